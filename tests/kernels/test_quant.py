@@ -13,12 +13,18 @@ from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
 Q4_0 = gguf.GGMLQuantizationType.Q4_0
 
+
+def flush(w: float) -> float:
+    """Below about 2^-125 the oracle itself overflows (1 / d): see the test of tiny blocks instead."""
+    return w if abs(w) > 2.0**-100 else 0.0
+
+
 WEIGHTS = hnp.arrays(
     np.float32,
     st.tuples(st.integers(1, 5), st.sampled_from([32, 64, 160])),
     elements=st.one_of(
-        st.floats(-60000, 60000, width=32, allow_subnormal=False),
-        st.floats(-1, 1, width=32, allow_subnormal=False),
+        st.floats(-60000, 60000, width=32).map(flush),
+        st.floats(-1, 1, width=32).map(flush),
         st.sampled_from([0.0, -0.0, 1e-7, -3e-8, 6e-5, 0.5, -0.5]),
     ),
 )

@@ -28,7 +28,10 @@ def _idle(trace: Trace, units: tuple[str, ...]) -> float:
 
 
 def storage_idle(trace: Trace) -> float:
-    """1 - |union of reads| / request time, in 0..1. Raises `EStreamError` for a trace without time or of mixed clocks."""
+    """1 - |union of reads| / request time, in 0..1.
+
+    Raises `EStreamError` for a trace that covers no time, numbers steps only, or mixes clocks.
+    """
     return _idle(trace, ("storage",))
 
 

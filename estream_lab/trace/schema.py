@@ -27,8 +27,8 @@ VERSION = 1
 class Span:
     """One thing that one unit did, on one clock.
 
-    `start_ns` counts from the clock's own origin; the optional fields say which layer, expert group, bank, slot, expert,
-    tile, how many routed rows and how many bytes the span concerns.
+    `start_ns` counts from the clock's own origin; the optional fields say which layer, expert group, bank, slot,
+    expert, tile, how many routed rows and how many bytes the span concerns.
     """
 
     lane: str

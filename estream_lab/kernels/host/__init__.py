@@ -1,0 +1,24 @@
+"""The host kernels: fp32 activations, correct and readable first.
+
+Results do not depend on the number of threads, nor on how rows are cut into blocks, calls or chunks, bit for bit: every
+sum is one fixed sequence of correctly rounded operations. `reference` holds a plain NumPy version of each.
+"""
+
+from estream_lab.kernels.host.attention import attention
+from estream_lab.kernels.host.dense import DensePanels, linear, pack_dense
+from estream_lab.kernels.host.expert import Scratch, expert_bank
+from estream_lab.kernels.host.norm import rms_norm, rotate_half
+from estream_lab.kernels.host.threads import set_threads, threads
+
+__all__ = [
+    "DensePanels",
+    "Scratch",
+    "attention",
+    "expert_bank",
+    "linear",
+    "pack_dense",
+    "rms_norm",
+    "rotate_half",
+    "set_threads",
+    "threads",
+]

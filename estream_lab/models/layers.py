@@ -1,0 +1,199 @@
+"""Everything of a decoder that is not an expert: embedding, attention, norms, router, head.
+
+All arithmetic is float32. Every row is computed by itself in a fixed order (the kernels see to that), so a prompt may
+be cut into chunks of any size without changing a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab.errors import EStreamError
+from estream_lab.kernels.host import DensePanels, attention, linear, pack_dense, rms_norm, rotate_half
+from estream_lab.models.rope import rope_tables
+from estream_lab.models.spec import ModelSpec
+
+Array = NDArray[np.float32]
+Read = Callable[[str], Array]
+
+
+@dataclass(frozen=True)
+class KVCache:
+    """Keys and values of the positions seen so far, and the rotary tables for as many positions.
+
+    Attributes:
+        keys: per layer, (Hkv, D, capacity): a head's keys side by side, as the attention kernel reads them.
+        values: per layer, (Hkv, capacity, D).
+        cos, sin: (capacity, D/2).
+    """
+
+    keys: tuple[Array, ...]
+    values: tuple[Array, ...]
+    cos: Array
+    sin: Array
+
+    @property
+    def capacity(self) -> int:
+        """Most positions that fit."""
+        return len(self.cos)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in (*self.keys, *self.values, self.cos, self.sin))
+
+
+@dataclass(frozen=True)
+class DecoderLayer:
+    """The dense weights of one layer: norms as vectors, projections packed for the kernel."""
+
+    attention_norm: Array
+    q_proj: DensePanels
+    k_proj: DensePanels
+    v_proj: DensePanels
+    q_norm: Array
+    k_norm: Array
+    o_proj: DensePanels
+    expert_norm: Array
+    router: DensePanels
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights as held."""
+        return sum(weight.nbytes for weight in vars(self).values())
+
+
+class Decoder:
+    """The resident part of a model, built from canonical weights (`ModelSpec.dense_shapes`).
+
+    One layer is `attend`, then the caller runs the experts on `normed` along the routes of `router_logits` and adds
+    their output to `residual`; that sum is the next layer's x.
+    """
+
+    def __init__(self, spec: ModelSpec, read: Read) -> None:
+        """Read every dense weight once, one at a time.
+
+        Args:
+            spec: the model.
+            read: canonical name → weight; the array is not kept, except for vectors and the embedding.
+
+        Raises:
+            EStreamError: a weight's shape isn't what the spec says, or whatever `read` raises.
+        """
+        self.spec = spec
+        shapes = spec.dense_shapes()
+
+        def vector(name: str) -> Array:
+            return _checked(name, read(name), shapes[name])
+
+        def panels(name: str) -> DensePanels:
+            return pack_dense(_checked(name, read(name), shapes[name]))
+
+        self._layers = tuple(_read_layer(f"layers.{layer}.", vector, panels) for layer in range(spec.layers))
+        self._norm = vector("norm.weight")
+        # Tied weights are held once, as the head's panels; the embedding's rows are then picked out of them.
+        self._embed = None if spec.tied else vector("embed.weight")
+        self._head = panels("embed.weight" if spec.tied else "head.weight")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all dense weights as held."""
+        embed = 0 if self._embed is None else self._embed.nbytes
+        return sum(layer.nbytes for layer in self._layers) + self._norm.nbytes + embed + self._head.nbytes
+
+    def new_cache(self, capacity: int) -> KVCache:
+        """An empty cache for at most `capacity` positions; refuses more than the model's context (EStreamError)."""
+        spec = self.spec
+        if capacity > spec.context:
+            raise EStreamError(f"{capacity} tokens exceed the model's context of {spec.context}; shorten the prompt")
+        keys = tuple(np.zeros((spec.kv_heads, spec.head_dim, capacity), np.float32) for _ in range(spec.layers))
+        values = tuple(np.zeros((spec.kv_heads, capacity, spec.head_dim), np.float32) for _ in range(spec.layers))
+        return KVCache(keys, values, *rope_tables(capacity, spec.head_dim, spec.rope_theta))
+
+    def embed(self, tokens: NDArray[np.integer]) -> Array:
+        """The residual stream's start, (T, H), for token ids (T,); refuses ids outside the vocabulary
+        (EStreamError)."""
+        tokens = np.asarray(tokens)
+        outside = tokens[(tokens < 0) | (tokens >= self.spec.vocab)]
+        if outside.size:
+            raise EStreamError(
+                f"token id {outside[0]} is outside the vocabulary; use ids from 0 to {self.spec.vocab - 1}"
+            )
+        if self._embed is not None:
+            return np.asarray(self._embed[tokens])
+        width = self._head.panels.shape[-1]
+        return np.ascontiguousarray(self._head.panels[tokens // width, :, tokens % width])
+
+    def attend(self, layer: int, x: Array, cache: KVCache, start: int) -> tuple[Array, Array, Array]:
+        """One layer's non-expert work on the positions start … start + T - 1.
+
+        Args:
+            layer: its number.
+            x: (T, H), the residual stream.
+            cache: holds the positions before `start`; this layer's keys and values are added to it.
+            start: the position of x's first row.
+
+        Returns:
+            residual (T, H): x plus attention. normed (T, H): its RMS norm, the experts' input. router_logits (T, E).
+        """
+        spec, weights = self.spec, self._layers[layer]
+        rows, end = len(x), start + len(x)
+        if end > cache.capacity:
+            raise EStreamError(f"{end} tokens exceed the cache's {cache.capacity} positions; open a larger cache")
+        normed = rms_norm(x, weights.attention_norm, spec.rms_eps)  # (T, H)
+        q = query_key_norm(linear(normed, weights.q_proj), weights.q_norm, spec)  # (T, Hq*D)
+        k = query_key_norm(linear(normed, weights.k_proj), weights.k_norm, spec)  # (T, Hkv*D)
+        v = linear(normed, weights.v_proj)  # (T, Hkv*D)
+
+        queries = q.reshape(rows, spec.heads, spec.head_dim)
+        keys = k.reshape(rows, spec.kv_heads, spec.head_dim)
+        rotate_half(queries, cache.cos[start:end], cache.sin[start:end])
+        rotate_half(keys, cache.cos[start:end], cache.sin[start:end])
+        cache.keys[layer][:, :, start:end] = keys.transpose(1, 2, 0)
+        cache.values[layer][:, start:end] = v.reshape(rows, spec.kv_heads, spec.head_dim).transpose(1, 0, 2)
+
+        scale = spec.head_dim**-0.5
+        mixed = attention(queries, cache.keys[layer], cache.values[layer], start, scale)  # (T, Hq*D)
+        residual = linear(mixed, weights.o_proj)
+        residual += x
+        normed = rms_norm(residual, weights.expert_norm, spec.rms_eps)
+        return residual, normed, linear(normed, weights.router)
+
+    def norm(self, x: Array) -> Array:
+        """The final RMS norm, (T, H)."""
+        return rms_norm(x, self._norm, self.spec.rms_eps)
+
+    def logits(self, hidden: Array) -> Array:
+        """Next-token logits (n, V) of normed rows (n, H)."""
+        return linear(hidden, self._head)
+
+
+def query_key_norm(x: Array, weight: Array, spec: ModelSpec) -> Array:
+    """RMS norm of the whole query (or key) vector, (T, heads*D), before it is split into heads."""
+    return rms_norm(x, weight, spec.rms_eps)
+
+
+def _read_layer(at: str, vector: Callable[[str], Array], panels: Callable[[str], DensePanels]) -> DecoderLayer:
+    return DecoderLayer(
+        attention_norm=vector(at + "attention_norm.weight"),
+        q_proj=panels(at + "q_proj.weight"),
+        k_proj=panels(at + "k_proj.weight"),
+        v_proj=panels(at + "v_proj.weight"),
+        q_norm=vector(at + "q_norm.weight"),
+        k_norm=vector(at + "k_norm.weight"),
+        o_proj=panels(at + "o_proj.weight"),
+        expert_norm=vector(at + "expert_norm.weight"),
+        router=panels(at + "router.weight"),
+    )
+
+
+def _checked(name: str, weight: Array, shape: tuple[int, ...]) -> Array:
+    if weight.shape != shape:
+        raise EStreamError(
+            f"weight {name} has shape {weight.shape} where the model needs {shape}; pack the checkpoint again"
+        )
+    return np.ascontiguousarray(weight, np.float32)

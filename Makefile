@@ -1,0 +1,130 @@
+# EStream Lab. `make` lists the targets.
+#   PYTHON=python3.12   the interpreter that environments are made with (3.11 or newer)
+#   LAB_ARGS="..."      more arguments for JupyterLab, such as --no-browser --port 8890
+#   PYTEST_ARGS="..."   more arguments for every pytest run
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+PYTHON ?= python3
+LAB_ARGS ?=
+PYTEST_ARGS ?=
+LOCK_ARGS ?=
+
+VENV := .venv
+ORACLE := .venv-oracle
+PY := $(VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
+# a stamp per environment: set up again only when its lock changes
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+ORACLE_READY := $(ORACLE)/.installed
+PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
+
+.PHONY: help install lab test test-full demo ui lint format typecheck lock counts oracle clean
+.PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+# ---- environments
+
+define CHECK_PYTHON
+command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) was not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON) -V 2>&1) is too old: Python 3.11 or newer is needed; name one: make PYTHON=/path/to/python3.12" >&2; exit 1; }; \
+$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "make: $(PYTHON) cannot make virtual environments: install its venv module (Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+endef
+
+$(RUNTIME): requirements.lock
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PY) $(PIP_INSTALL) --require-hashes -r requirements.lock
+	$(PY) $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): requirements-dev.lock $(RUNTIME)
+	$(PY) $(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# PyPI's torch brings about 3 GB of accelerator libraries on Linux. Where pip's own configuration offers PyTorch's CPU
+# build of the same release, that one is taken; the hash decides that it is the right file.
+$(ORACLE_READY): oracle/requirements.lock oracle/torch-cpu.lock oracle/torch-pypi.lock
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear $(ORACLE)
+	$(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/torch-cpu.lock 2>/dev/null \
+	  || { echo "pip finds no CPU build of torch here: installing PyPI's (on Linux about 3 GB)"; \
+	       $(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/torch-pypi.lock; }
+	$(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/requirements.lock
+	$(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	$(ORACLE)/bin/python -m pip check
+	@touch $@
+
+install: $(RUNTIME) ## set up the environment in .venv, nothing else
+
+oracle: $(ORACLE_READY) ## set up .venv-oracle: the reference implementation that tests compare with
+
+# ---- use
+
+lab: $(RUNTIME) ## open JupyterLab on the tour
+	$(PY) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS) notebooks/00_tour.ipynb
+
+STORE := build/tiny.estream
+
+$(STORE): $(RUNTIME) $(wildcard data/tiny_moe/checkpoint/*)
+	@mkdir -p build
+	rm -rf $@ $@.partial
+	$(VENV)/bin/estream pack data/tiny_moe/checkpoint -o $@ --quant q4_0
+
+demo: $(STORE) ## pack the shipped model, run a prefill on it, write a report and a trace to out/
+	@mkdir -p out
+	$(VENV)/bin/estream prefill $(STORE) --prompt-file data/prompts/demo.txt --trace out/demo.perfetto-trace --report out/demo.html
+
+# ---- tests (CONTRIBUTING.md tells what each lane holds)
+
+test: lint typecheck lane-unit ## lint, types and the unit lane
+
+test-full: lane-boundscheck lane-full lane-ui lane-oracle ## the slow lanes: bounds checks, whole grids, browser, oracle
+
+ui: $(DEV) ## the browser tests alone
+	$(PYTEST) tests/ui
+
+lane-unit: $(DEV)
+	$(PYTEST) --lane unit
+
+# numba keeps compiled kernels by source, not by this setting: a cache of its own
+lane-boundscheck: $(DEV)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-boundscheck $(PYTEST) --lane boundscheck tests/boundscheck tests/kernels
+
+lane-full: $(DEV)
+	$(PYTEST) --lane full tests/full
+
+lane-ui: $(DEV)
+	$(PYTEST) --lane ui tests/ui
+
+lane-oracle: $(ORACLE_READY)
+	$(ORACLE)/bin/python -m pytest $(PYTEST_ARGS) --lane oracle tests/oracle
+
+# ---- development
+
+lint: $(DEV) ## ruff: findings and format
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+typecheck: $(DEV) ## mypy --strict
+	$(PY) -m mypy
+
+format: $(DEV) ## ruff: mend what can be mended, and format
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+lock: $(DEV) ## make the locks from pyproject.toml (LOCK_ARGS=--upgrade takes newer releases)
+	$(PY) tools/lock.py $(LOCK_ARGS)
+
+counts: ## record how many tests each lane passes, in tests/counts.toml
+	$(MAKE) lane-unit lane-boundscheck lane-full lane-ui lane-oracle PYTEST_ARGS=--write-count
+
+clean: ## remove what was built (stores, reports, caches); environments stay
+	rm -rf build out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

@@ -132,6 +132,8 @@ def build(out: Path, models: tuple[str, ...] = MODELS, shipped: Path = SHIPPED) 
         checkpoint = shipped if name == "tiny_moe" else out / name
         if name == "random_olmoe":
             save(checkpoint)
+        if not (checkpoint / "config.json").exists():
+            raise SystemExit(f"{checkpoint} holds no checkpoint: name the shipped one with --shipped")
         for mode in MODES:
             arrays = golden(checkpoint, mode)
             np.savez_compressed(out / f"{name}.{mode}.npz", **arrays)

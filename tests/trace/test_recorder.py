@@ -29,7 +29,8 @@ def test_numpy_integers_become_python_integers() -> None:
     recorder.add("storage", "read", np.int64(3), np.int64(9), group=np.int32(2), bytes=np.uint64(8))  # type: ignore[arg-type]
     (span,) = recorder.trace({}).spans
     assert (span.start_ns, span.duration_ns, span.group, span.bytes, span.request) == (3, 6, 2, 8, 4)
-    assert type(span.bytes) is int and type(span.start_ns) is int
+    assert type(span.bytes) is int
+    assert type(span.start_ns) is int
 
 
 def test_no_span_is_lost_between_threads() -> None:

@@ -91,7 +91,7 @@ def test_another_file_is_refused_by_name(tmp_path: Path, content: str, message: 
 
 
 def test_a_missing_file_and_a_damaged_span_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(EStreamError, match="absent.json"):
+    with pytest.raises(EStreamError, match=r"absent\.json"):
         Trace.from_json(tmp_path / "absent.json")
     path = tmp_path / "damaged.json"
     Trace((span(),)).to_json(path)

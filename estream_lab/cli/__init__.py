@@ -1,0 +1,3 @@
+"""The ``estream`` command."""
+
+from estream_lab.cli.main import main as main

@@ -1,0 +1,104 @@
+"""Options that several commands share: sizes, prompts, and how the engine runs."""
+
+import argparse
+import re
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab.engine import PrefillEngine
+from estream_lab.errors import EStreamError
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def size(text: str) -> int:
+    """Bytes of '900MiB', '2GiB', '1.5GB' or '4096'.
+
+    Raises:
+        argparse.ArgumentTypeError: anything else.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)(?:/s)?\s*", text)
+    if match is None or match[2].upper() not in _UNITS:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 900MiB, 2GiB or 4096")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
+    return int(text)
+
+
+def add_prompt(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """--prompt, --prompt-file and --tokens."""
+    group = parser.add_mutually_exclusive_group(required=required)
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
+    group.add_argument("--prompt-file", type=Path, metavar="FILE", help="a UTF-8 text file")
+    group.add_argument("--tokens", metavar="IDS", help="token ids, separated by commas or spaces")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="use only the first N tokens of the prompt")
+
+
+def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """STORE and how it runs."""
+    count = None if required else "?"
+    parser.add_argument("store", type=Path, metavar="STORE", nargs=count, help="a NAME.estream folder")  # type: ignore[arg-type]
+    parser.add_argument("--executor", choices=["host"], default="host", help="where experts run (default: host)")
+    parser.add_argument("--schedule", choices=["on-demand", "after-routing", "early"], default="early")
+    parser.add_argument("--group-size", type=positive, metavar="G", help="experts a group (default 8)")
+    parser.add_argument("--banks", type=positive, metavar="B", help="groups in the arena (default 3)")
+    parser.add_argument("--queue-depth", type=positive, metavar="Q", help="outstanding reads (default 2)")
+    parser.add_argument("--arena", type=size, metavar="SIZE", help="arena size instead of --banks")
+    parser.add_argument("--threads", type=positive, metavar="N", help="compute threads (default: all processors)")
+    parser.add_argument("--route-capacity", type=positive, metavar="C", help="most routes of one invocation")
+    parser.add_argument("--chunk-tokens", type=positive, metavar="N", help="T_max: longer prompts run in chunks")
+    parser.add_argument("--read-bandwidth", type=size, metavar="SIZE/s", help="a declared limit on expert reads")
+    parser.add_argument("--resident", action="store_true", help="hold all experts in memory (for comparison)")
+
+
+def open_engine(options: argparse.Namespace) -> PrefillEngine:
+    """The engine that the options describe."""
+    return PrefillEngine.open(
+        options.store,
+        schedule=options.schedule,
+        group_size=options.group_size,
+        banks=options.banks,
+        queue_depth=options.queue_depth,
+        arena_bytes=options.arena,
+        threads=options.threads,
+        route_capacity=options.route_capacity,
+        chunk_tokens=options.chunk_tokens,
+        read_bandwidth=options.read_bandwidth,
+        resident=options.resident,
+    )
+
+
+def prompt_tokens(options: argparse.Namespace, engine: PrefillEngine) -> NDArray[np.int32]:
+    """Token ids (T,) of the prompt options.
+
+    Raises:
+        EStreamError: an unreadable file, ids that aren't numbers, or text where the store has no tokenizer.
+    """
+    if options.tokens is not None:
+        try:
+            ids = np.array([int(part) for part in options.tokens.replace(",", " ").split()], np.int64)
+        except ValueError as error:
+            raise EStreamError(f"--tokens must be whole numbers separated by commas: {error}") from error
+    else:
+        if engine.tokenizer is None:
+            raise EStreamError(f"{engine.store.path} has no tokenizer: give --tokens")
+        ids = engine.tokenizer.encode(_text(options)).astype(np.int64)
+    return ids[: options.max_tokens]  # type: ignore[return-value]
+
+
+def _text(options: argparse.Namespace) -> str:
+    if options.prompt is not None:
+        return str(options.prompt)
+    try:
+        return str(options.prompt_file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EStreamError(f"can't read {options.prompt_file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise EStreamError(f"{options.prompt_file} is not UTF-8 text: {error.reason} at byte {error.start}") from error

@@ -1,0 +1,54 @@
+"""estream prefill: one prompt through the model, with figures."""
+
+import argparse
+import json
+from pathlib import Path
+
+from estream_lab.cli.options import add_engine, add_prompt, open_engine, prompt_tokens
+from estream_lab.engine import PrefillResult
+from estream_lab.trace import write_chrome, write_perfetto
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Declare the command."""
+    parser = commands.add_parser("prefill", help="push a prompt through the model once")
+    add_engine(parser)
+    add_prompt(parser)
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="write the trace: .json for Chrome, else Perfetto")
+    parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that opens offline")
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    with open_engine(options) as engine:
+        result = engine.prefill(prompt_tokens(options, engine))
+    if options.trace is not None:
+        write = write_chrome if options.trace.suffix == ".json" else write_perfetto
+        write(result.trace, options.trace)
+    if options.report is not None:
+        from estream_lab.viz.report import write_report  # plotly takes a second to import
+
+        write_report(result, options.report)
+    print(json.dumps(result.to_json()) if options.json else summary(result))
+    return 0
+
+
+def summary(result: PrefillResult) -> str:
+    """The figures of a run for people, a line each."""
+    limit = f", reads limited to {result.read_bandwidth / 1e6:g} MB/s (declared)" if result.read_bandwidth else ""
+    direct = "direct I/O" if result.direct_io else "buffered reads (no direct I/O here)"
+    lines = [
+        f"lane            {result.lane} ({result.profile}), {result.layout}, measured on {result.machine}",
+        f"schedule        {result.schedule}: G={result.group_size} B={result.banks} Q={result.queue_depth}{limit}",
+        f"tokens          {result.tokens} in {result.seconds:.3f} s = {result.tokens_per_second:.1f} tokens/s",
+        f"experts active  {result.active_experts} of {result.total_experts}",
+        f"arena           {result.arena_bytes} bytes",
+        f"peak RSS        {result.peak_rss_bytes} bytes (of the {result.peak_rss_scope})",
+        f"bytes read      {result.bytes_read} (needed {result.bytes_needed}, "
+        f"speculative {result.bytes_speculative}), {direct}",
+        f"storage idle    {100 * result.storage_idle:.1f} %",
+        f"compute idle    {100 * result.npu_idle:.1f} %",
+        "next tokens     " + ", ".join(f"{text!r} {logprob:.3f}" for _, text, logprob in result.top),
+    ]
+    return "\n".join(lines)

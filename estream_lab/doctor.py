@@ -1,0 +1,135 @@
+"""What this computer offers EStream Lab, and what is missing: findings that say how to mend them."""
+
+import importlib.metadata
+import importlib.util
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from estream_lab.errors import EStreamError
+from estream_lab.machine import available_cpus, processor
+from estream_lab.streaming.files import open_direct
+from estream_lab.streaming.loader import verify_records
+from estream_lab.streaming.store import Store
+
+Status = Literal["ok", "warning", "missing", "error"]
+LEAST_MEMORY_BYTES = 1 << 30  # the tour's kernel with its compiler and figures
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: what.
+        status: ok, warning (works, but worse), missing, or error.
+        detail: what was found. remedy: what to do, empty if nothing.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Plain types."""
+        return asdict(self)
+
+
+def examine(folder: Path, store: Path | None = None) -> list[Finding]:
+    """All findings.
+
+    Args:
+        folder: where stores will live; its file system is tried for direct I/O.
+        store: a store whose every record is verified.
+    """
+    checks: list[Callable[[], Finding]] = [
+        _python,
+        _processor,
+        _compiler,
+        _memory,
+        _widgets,
+        lambda: _direct_io(folder),
+    ]
+    if store is not None:
+        checks.append(lambda: _store(store))
+    return [check() for check in checks]
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", f"Python {platform.python_version()}, {sys.prefix}")
+
+
+def _processor() -> Finding:
+    from llvmlite import binding  # what numba compiles for
+
+    features = binding.get_host_cpu_features()
+    known = [
+        name for name in ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "neon", "dotprod") if features.get(name)
+    ]
+    detail = f"{processor()}, {available_cpus()} processors, {' '.join(known) or 'no vector features known'}"
+    return Finding("processor", "ok", detail)
+
+
+def _compiler() -> Finding:
+    import numpy as np
+
+    from estream_lab.kernels import host
+
+    x = np.eye(32, dtype=np.float32)
+    if not np.array_equal(host.linear(x, host.pack_dense(x)), x):
+        return Finding(
+            "kernels", "error", "the compiled kernels give wrong results", "report this with --json's output"
+        )
+    return Finding("kernels", "ok", f"compiled and correct on a small product, {host.threads()} threads")
+
+
+def _memory() -> Finding:
+    free = psutil.virtual_memory().available
+    detail = f"{free / 2**30:.1f} GiB available"
+    if free < LEAST_MEMORY_BYTES:
+        return Finding("memory", "warning", detail, "close other programs: the tour wants about 1 GiB")
+    return Finding("memory", "ok", detail)
+
+
+def _widgets() -> Finding:
+    """Plotly's figures need its JupyterLab part and anywidget from this same environment."""
+    absent = [
+        name for name in ("jupyterlab", "ipywidgets", "anywidget", "plotly") if not importlib.util.find_spec(name)
+    ]
+    if absent:
+        return Finding("widgets", "missing", f"not installed here: {', '.join(absent)}", "run make install")
+    versions = ", ".join(f"{n} {importlib.metadata.version(n)}" for n in ("jupyterlab", "ipywidgets", "plotly"))
+    return Finding("widgets", "ok", versions)
+
+
+def _direct_io(folder: Path) -> Finding:
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+            file.flush()
+            opened = open_direct(Path(file.name))
+            opened.close()
+    except OSError as error:
+        return Finding("direct I/O", "error", f"can't write in {folder}: {error.strerror}", "choose another folder")
+    if opened.direct:
+        return Finding("direct I/O", "ok", f"reads in {folder} bypass the page cache")
+    return Finding(
+        "direct I/O", "warning", f"{opened.reason}: reads in {folder} are buffered and dropped", "use a disk"
+    )
+
+
+def _store(path: Path) -> Finding:
+    try:
+        store = Store(path)
+        records = verify_records(store)
+        store.verify_dense()
+    except EStreamError as error:
+        return Finding("store", "error", str(error), "pack the checkpoint again")
+    return Finding("store", "ok", f"{path}: all {records} records and every dense tensor have the right checksum")

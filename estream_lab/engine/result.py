@@ -1,0 +1,79 @@
+"""What a prefill gives back: the output and every figure measured on the way."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab.routing import Routes
+from estream_lab.trace import Trace
+
+
+@dataclass(frozen=True)
+class PrefillResult:
+    """Output and measurements of one prefill.
+
+    Attributes:
+        output: float32 (n, V) logits or log-probabilities, or (n, H) final hidden states, of the asked positions.
+        want: which of the three it is.
+        routes: of each layer, for the whole prompt.
+        trace: the request's spans.
+        tokens: prompt length T; seconds: wall time.
+        peak_rss_bytes: highest resident set of the process during the request (``peak_rss_scope`` says "request", or
+            "process" where the system can't tell).
+        arena_bytes, dense_bytes, kv_bytes: memory of the expert arena, of resident non-expert weights, of the KV cache.
+        bytes_read: expert bytes read = bytes_needed + bytes_speculative (read early, then found without routes).
+        storage_idle, npu_idle: shares of the request's time, 0 to 1 (on this CPU lane npu_idle is compute idle).
+        active_experts: experts with at least one route, counted per layer and summed.
+        graph_builds, invocations: of the expert graph.
+        read_bandwidth: the declared limit in bytes/s, 0 for none.
+        logits_sha256: of the output's bytes.
+        top: (id, text, log-probability) of the five likeliest next tokens.
+    """
+
+    output: NDArray[np.float32] = field(repr=False)
+    want: str
+    routes: dict[int, Routes] = field(repr=False)
+    trace: Trace = field(repr=False)
+    tokens: int
+    seconds: float
+    peak_rss_bytes: int
+    peak_rss_scope: str
+    arena_bytes: int
+    dense_bytes: int
+    kv_bytes: int
+    bytes_read: int
+    bytes_needed: int
+    bytes_speculative: int
+    storage_idle: float
+    npu_idle: float
+    active_experts: int
+    total_experts: int
+    graph_builds: int
+    invocations: int
+    lane: str
+    machine: str
+    layout: str
+    profile: str
+    schedule: str
+    non_expert: str
+    group_size: int
+    queue_depth: int
+    banks: int
+    threads: int
+    direct_io: bool
+    read_bandwidth: float
+    logits_sha256: str
+    top: list[tuple[int, str, float]]
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Prompt tokens a second."""
+        return self.tokens / self.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain types; everything but the arrays, the routes and the trace."""
+        skip = {"output", "routes", "trace"}
+        plain = {k: getattr(self, k) for k in self.__dataclass_fields__ if k not in skip}
+        return plain | {"tokens_per_second": self.tokens_per_second, "top": [list(t) for t in self.top]}

@@ -1,0 +1,119 @@
+"""Which expert lives in which slot: the residency table and its slot states (paper section 4)."""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class SlotState(IntEnum):
+    """Available -> Filling -> Ready -> InUse -> Available; Ready -> Available where no routed work came."""
+
+    AVAILABLE = 0
+    FILLING = 1
+    READY = 2
+    IN_USE = 3
+
+
+class ResidencyError(RuntimeError):
+    """A transition that the protocol forbids: a fault of the caller, never of the user's input."""
+
+
+class ResidencyTable:
+    """Slot states, owners and the published placement map of an arena of B banks of G slots.
+
+    A bank is assigned, published and given up as a whole: its translations become visible together once all of its
+    slices have arrived, and vanish together. A translation is visible only while its slot is Ready or InUse.
+
+    Args:
+        layers, experts: the owners' ranges (L, E).
+        banks, group_size: the arena's B and G.
+    """
+
+    def __init__(self, layers: int, experts: int, banks: int, group_size: int) -> None:
+        self.banks, self.group_size = banks, group_size
+        self.state: NDArray[np.int8] = np.zeros(banks * group_size, np.int8)  # (P,), SlotState
+        self._placement = np.full((layers, experts), -1, np.int32)  # (L, E), Phi
+        self._owner: list[tuple[int, NDArray[np.int32]] | None] = [None] * banks
+        self._missing = [0] * banks  # slices still to arrive
+
+    def placement(self, layer: int) -> NDArray[np.int32]:
+        """Phi of ``layer``: int32 (E,), the slot of each visible expert, else -1. A read-only view."""
+        view = self._placement[layer]
+        view.flags.writeable = False
+        return view
+
+    def bank_state(self, bank: int) -> SlotState:
+        """State of the bank's slots (they move together)."""
+        return SlotState(self.state[bank * self.group_size])
+
+    def assign(self, bank: int, layer: int, experts: NDArray[np.int32], slices: int = 1) -> None:
+        """Available -> Filling: record the owners before the first byte is read.
+
+        Args:
+            experts: int32 (n,), 1 <= n <= G, in place order; none of them may own another slot.
+            slices: how many reads fill the bank.
+        """
+        self._expect(bank, SlotState.AVAILABLE, "assign")
+        if not 1 <= len(experts) <= self.group_size or slices < 1:
+            raise ResidencyError(f"bank {bank} can't take {len(experts)} experts in {slices} slices")
+        for other, owner in enumerate(self._owner):
+            if owner is not None and owner[0] == layer and np.intersect1d(owner[1], experts).size:
+                raise ResidencyError(
+                    f"an expert of layer {layer} given to bank {bank} is already owned by bank {other}"
+                )
+        self._owner[bank] = (layer, experts.copy())
+        self._missing[bank] = slices
+        self._move(bank, SlotState.FILLING)
+
+    def slice_arrived(self, bank: int) -> bool:
+        """One slice is in; after the last, Filling -> Ready and all translations appear. Returns whether it's Ready."""
+        self._expect(bank, SlotState.FILLING, "fill")
+        self._missing[bank] -= 1
+        if self._missing[bank]:
+            return False
+        layer, experts = self._owned(bank)
+        first = bank * self.group_size
+        self._placement[layer, experts] = np.arange(first, first + len(experts), dtype=np.int32)
+        self._move(bank, SlotState.READY)
+        return True
+
+    def use(self, bank: int) -> None:
+        """Ready -> InUse: an invocation that reads the bank is submitted."""
+        self._expect(bank, SlotState.READY, "use")
+        self._move(bank, SlotState.IN_USE)
+
+    def release(self, bank: int) -> None:
+        """InUse (last completion) or Ready (no routed work) -> Available; the bank's translations vanish together."""
+        if self.bank_state(bank) not in (SlotState.IN_USE, SlotState.READY):
+            raise ResidencyError(f"bank {bank} can't be released while {self.bank_state(bank).name}")
+        self._clear(bank)
+
+    def abandon(self, bank: int) -> None:
+        """Filling -> Available: the read failed or was cancelled, and no byte will arrive any more."""
+        self._expect(bank, SlotState.FILLING, "abandon")
+        self._clear(bank)
+
+    def owner(self, bank: int) -> tuple[int, NDArray[np.int32]] | None:
+        """(layer, experts in place order) that own the bank, or None."""
+        return self._owner[bank]
+
+    def _clear(self, bank: int) -> None:
+        layer, experts = self._owned(bank)
+        self._placement[layer, experts] = -1
+        self._owner[bank] = None
+        self._missing[bank] = 0
+        self._move(bank, SlotState.AVAILABLE)
+
+    def _owned(self, bank: int) -> tuple[int, NDArray[np.int32]]:
+        owner = self._owner[bank]
+        if owner is None:
+            raise ResidencyError(f"bank {bank} has no owner")
+        return owner
+
+    def _expect(self, bank: int, state: SlotState, action: str) -> None:
+        if self.bank_state(bank) is not state:
+            raise ResidencyError(f"can't {action} bank {bank}: it is {self.bank_state(bank).name}, not {state.name}")
+
+    def _move(self, bank: int, state: SlotState) -> None:
+        self.state[bank * self.group_size : (bank + 1) * self.group_size] = state

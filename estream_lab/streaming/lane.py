@@ -1,0 +1,278 @@
+"""Lanes, where a layer's routed experts run: the protocol, and the in-process lane, streamed or resident."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab.errors import EStreamError
+from estream_lab.experts.arena import Arena
+from estream_lab.experts.binding import GroupedRoutes, compact, group_routes
+from estream_lab.experts.graph import ExpertGraph, GraphCounts, HostKernel
+from estream_lab.experts.residency import ResidencyTable
+from estream_lab.experts.schedule import LayerSchedule, policy
+from estream_lab.experts.shape import RecordClass
+from estream_lab.routing import Routes
+from estream_lab.streaming.loader import GroupRead, Loader
+from estream_lab.streaming.pipeline import LayerPipeline
+from estream_lab.streaming.plan import LanePlan, WaitLimit
+from estream_lab.streaming.store import Store
+from estream_lab.trace import Recorder
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What running one layer took.
+
+    Attributes:
+        bytes_read: expert bytes read for the layer.
+        bytes_speculative: the part of it that turned out to have no route.
+        invocations: graph invocations.
+        groups: groups that had work.
+    """
+
+    bytes_read: int
+    bytes_speculative: int
+    invocations: int
+    groups: int
+
+
+class Lane(Protocol):
+    """A place where experts run; it owns arena, loader and residency, and allocates x, y and arena."""
+
+    name: str
+    numerics_profile: str
+    x: NDArray[np.float32]  # (T_max, H)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena."""
+        ...
+
+    def start(self, recorder: Recorder) -> None:
+        """A new request begins; its spans go to ``recorder``."""
+        ...
+
+    def begin(self, layer: int) -> None:
+        """The layer's non-expert work begins; early reads may start."""
+        ...
+
+    def run(self, layer: int, x: NDArray[np.float32], routes: Routes) -> tuple[NDArray[np.float32], Completion]:
+        """Run the routed experts of the layer on x (T, H); returns y (T, H), valid until the next call."""
+        ...
+
+    def abort(self) -> None:
+        """Give up a layer that was begun: outstanding reads end, every bank is free; the lane can be used again."""
+        ...
+
+    def close(self) -> None:
+        """Stop all work and free everything."""
+        ...
+
+
+class _InProcessLane:
+    """What the streamed and the resident lane share: buffers, graphs and the invocation of one bank."""
+
+    name = "host"
+    numerics_profile = HostKernel.numerics_profile
+
+    def __init__(self, store: Store, plan: LanePlan, arena: Arena) -> None:
+        self._store, self._plan, self._arena = store, plan, arena
+        self._recorder = Recorder(self.name)
+        shape = (plan.max_tokens, store.spec.hidden)
+        self.x: NDArray[np.float32] = np.zeros(shape, np.float32)
+        self._y: NDArray[np.float32] = np.zeros(shape, np.float32)
+        self.counts = GraphCounts()
+        self._graphs = {record: self._build(record) for record in store.classes}
+
+    def _build(self, record: RecordClass) -> ExpertGraph:
+        plan = self._plan
+        kernel = HostKernel(record, plan.route_capacity)
+        return ExpertGraph(record, self._arena, kernel, plan.route_capacity, plan.max_tokens, self.counts)
+
+    @property
+    def arena_bytes(self) -> int:
+        """See `Lane`."""
+        return self._arena.nbytes
+
+    def start(self, recorder: Recorder) -> None:
+        """See `Lane`."""
+        self._recorder = recorder
+
+    def _invoke(
+        self,
+        layer: int,
+        x: NDArray[np.float32],
+        y: NDArray[np.float32],
+        routes: Routes,
+        grouped: GroupedRoutes,
+        group: int,
+        placement: NDArray[np.int32],
+        bank: int,
+    ) -> int:
+        """Bind and run one group in one bank."""
+        start = self._recorder.now()
+        size = self._arena.group_size
+        binding = compact(routes, placement, bank * size, size, grouped.of(group))
+        invocations = self._graphs[self._store.layers[layer].record].invoke(x, y, binding)
+        self._recorder.add(
+            "expert",
+            "expert group",
+            start,
+            self._recorder.now(),
+            layer=layer,
+            group=group,
+            bank=bank,
+            rows=len(binding),
+        )
+        return invocations
+
+
+class StreamingLane(_InProcessLane):
+    """Experts stream through B banks under a schedule; memory is the arena's (paper sections 4 and 5).
+
+    Args:
+        store: the prepacked experts.
+        plan: schedule, arena and capacities.
+        wait: how long a read may take before the run is given up.
+    """
+
+    def __init__(self, store: Store, plan: LanePlan, wait: WaitLimit | None = None) -> None:
+        self._policy = policy(plan.schedule)
+        super().__init__(store, plan, Arena(plan.banks, plan.group_size, store.stride, poison=plan.poison))
+        self._residency = ResidencyTable(store.spec.layers, store.spec.experts, plan.banks, plan.group_size)
+        self._loader = Loader(store, plan.queue_depth, plan.read_bandwidth)
+        self._wait = wait or WaitLimit.of(plan.read_bandwidth, plan.banks * plan.group_size * store.stride)
+        self._pipeline: LayerPipeline | None = None
+
+    @property
+    def direct_io(self) -> bool:
+        """Whether reads bypass the page cache."""
+        return self._loader.direct
+
+    @property
+    def fallback_reason(self) -> str:
+        """Why they don't, else empty."""
+        return self._loader.fallback_reason
+
+    def begin(self, layer: int) -> None:
+        """See `Lane`."""
+        if self._pipeline is not None:
+            raise RuntimeError("the layer before this one was not run")
+        records = self._store.layers[layer]
+        schedule = LayerSchedule(
+            records.groups(self._plan.group_size), self._plan.banks, self._plan.queue_depth, self._policy
+        )
+        self._pipeline = LayerPipeline(
+            layer, records, schedule, self._loader, self._residency, self._arena, self._recorder, self._wait
+        )
+        self._pipeline.start()
+
+    def run(self, layer: int, x: NDArray[np.float32], routes: Routes) -> tuple[NDArray[np.float32], Completion]:
+        """See `Lane`.
+
+        Raises:
+            EStreamError: a read failed, or took longer than the wait limit.
+        """
+        pipeline = self._pipeline
+        if pipeline is None or pipeline.layer != layer:
+            raise RuntimeError(f"layer {layer} was not begun")
+        records, size = self._store.layers[layer], self._plan.group_size
+        y = self._y[: len(x)]
+        y.fill(0)
+        grouped = group_routes(routes, records.group_of(size), records.groups(size))
+        invocations = 0
+        try:
+            pipeline.routes_known(grouped.needed)
+            while (ready := pipeline.next_ready()) is not None:
+                group, bank = ready
+                placement = self._residency.placement(layer)
+                invocations += self._invoke(layer, x, y, routes, grouped, group, placement, bank)
+                pipeline.run_done(group)
+            pipeline.drain()
+        except BaseException:
+            self.abort()
+            raise
+        self._pipeline = None
+        return y, Completion(pipeline.bytes_read, pipeline.bytes_speculative, invocations, len(grouped.needed))
+
+    def abort(self) -> None:
+        """See `Lane`."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.cancel()
+
+    def close(self) -> None:
+        """See `Lane`."""
+        self.abort()
+        self._loader.close()
+
+
+class ResidentLane(_InProcessLane):
+    """Every expert of every layer in memory from the start: the run that streaming is compared with.
+
+    Groups keep their meaning as visit order only, so that logits stay bit-identical to the streamed lane's.
+    """
+
+    def __init__(self, store: Store, plan: LanePlan) -> None:
+        self._banks = Counter[int]()  # layer -> its first bank
+        total = 0
+        for layer, records in enumerate(store.layers):
+            self._banks[layer] = total
+            total += records.groups(plan.group_size)
+        super().__init__(store, plan, Arena(total, plan.group_size, store.stride, poison=plan.poison))
+        loader = Loader(store, plan.queue_depth, plan.read_bandwidth)
+        try:
+            self.direct_io, self.fallback_reason = loader.direct, loader.fallback_reason
+            self._placement = [self._load(loader, layer) for layer in range(store.spec.layers)]
+        finally:
+            loader.close()
+
+    def _load(self, loader: Loader, layer: int) -> NDArray[np.int32]:
+        records, size = self._store.layers[layer], self._plan.group_size
+        placement = np.full(self._store.spec.experts, -1, np.int32)
+        reads = []
+        for group in range(records.groups(size)):
+            bank, experts = self._banks[layer] + group, records.group_experts(group, size)
+            views = self._arena.bank_view(bank, len(experts), records.record.stride)
+            reads.append(loader.submit(GroupRead(layer, group, size, views)))
+            placement[experts] = np.arange(bank * size, bank * size + len(experts), dtype=np.int32)
+        for read in reads:
+            read.result()
+        return placement
+
+    def begin(self, layer: int) -> None:
+        """See `Lane`; there is nothing to read."""
+
+    def run(self, layer: int, x: NDArray[np.float32], routes: Routes) -> tuple[NDArray[np.float32], Completion]:
+        """See `Lane`."""
+        records, size = self._store.layers[layer], self._plan.group_size
+        y = self._y[: len(x)]
+        y.fill(0)
+        grouped = group_routes(routes, records.group_of(size), records.groups(size))
+        invocations = 0
+        for group in grouped.needed:
+            bank = self._banks[layer] + group
+            invocations += self._invoke(layer, x, y, routes, grouped, group, self._placement[layer], bank)
+        return y, Completion(0, 0, invocations, len(grouped.needed))
+
+    def abort(self) -> None:
+        """See `Lane`; nothing is under way between calls."""
+
+    def close(self) -> None:
+        """See `Lane`; the arena goes with the lane."""
+
+
+def open_lane(store: Store, plan: LanePlan, *, resident: bool) -> StreamingLane | ResidentLane:
+    """The in-process lane of ``plan``.
+
+    Raises:
+        EStreamError: a group size, bank count or queue depth that the store can't be run with.
+    """
+    if not 1 <= plan.group_size <= store.spec.experts:
+        raise EStreamError(
+            f"a group of {plan.group_size} experts is not between 1 and the layer's {store.spec.experts}"
+        )
+    return ResidentLane(store, plan) if resident else StreamingLane(store, plan)

@@ -1,0 +1,262 @@
+"""Packing: a checkpoint becomes a store, resumably and in bounded memory; the manifest's rename commits it."""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from estream_lab import __version__
+from estream_lab.errors import EStreamError
+from estream_lab.experts.shape import ExpertShape, RecordClass
+from estream_lab.kernels.layout import pack_f32, pack_q4_32x32
+from estream_lab.kernels.quant import quantise_q4_0
+from estream_lab.models.source import ExpertSource
+from estream_lab.models.synthetic import SyntheticSource
+from estream_lab.streaming.dense import WeightSource, dense_bytes, write_dense
+from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, VERSION, Store
+
+QUANTS = {"q4_0": "q4-32x32", "f32": "f32"}
+JOURNAL = "pack.json"
+COMMITTING = MANIFEST + ".partial"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What packing wrote.
+
+    Attributes:
+        path: the store.
+        experts_bytes, dense_bytes: sizes of its two data files.
+        resumed_layers: layers found finished from an interrupted run.
+    """
+
+    path: Path
+    experts_bytes: int
+    dense_bytes: int
+    resumed_layers: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain types."""
+        return asdict(self) | {"path": str(self.path)}
+
+
+def pack(checkpoint: Path, output: Path, *, quant: str = "q4_0", progress: bool = True) -> Packed:
+    """Pack ``checkpoint`` into the store ``output`` (a name that ends in .estream).
+
+    Work goes to ``NAME.estream.partial`` a layer at a time; an interrupted run of the same command goes on after the
+    last whole layer. Peak memory is one expert in float32 and its packed form.
+
+    Args:
+        checkpoint: folder of a transformers checkpoint.
+        output: the store to make; must not exist.
+        quant: q4_0 or f32, for all expert projections.
+        progress: show a bar on standard error.
+
+    Raises:
+        EStreamError: bad input, an existing output, or a full disk; nothing is left under ``output``'s name.
+    """
+    _check_output(output, quant)
+    if _finish_commit(output):
+        store = Store(output)
+        return Packed(output, store.experts_bytes, store.nbytes - store.experts_bytes, store.spec.layers)
+    with ExpertSource.open(checkpoint) as source:
+        files = sorted(checkpoint.glob("*.safetensors"))
+        stamps = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in files}
+        tokenizer = checkpoint / "tokenizer.json"
+        text = tokenizer.read_text(encoding="utf-8") if tokenizer.exists() else None
+        return _pack(source, output, quant, progress, _Origin(checkpoint.resolve().name, stamps, text))
+
+
+def pack_synthetic(source: SyntheticSource, output: Path, *, quant: str = "q4_0", progress: bool = True) -> Packed:
+    """Pack a model of random weights, which needs no checkpoint; see `pack`."""
+    _check_output(output, quant)
+    return _pack(source, output, quant, progress, _Origin("synthetic", {"seed": source.seed}, None))
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """Where weights come from: a name for the manifest, stamps by which a resumed run notices other input."""
+
+    name: str
+    stamps: dict[str, Any]
+    tokenizer: str | None
+
+
+def _check_output(output: Path, quant: str) -> None:
+    if quant not in QUANTS:
+        raise EStreamError(f"unknown quantisation '{quant}': choose one of {', '.join(QUANTS)}")
+    if not output.name.endswith(".estream"):
+        raise EStreamError(f"a store's name must end in .estream: try '{output.name}.estream'")
+    if (output / MANIFEST).exists():
+        raise EStreamError(f"{output} exists already: remove it or choose another name")
+    if output.exists() and not (output / COMMITTING).exists():
+        raise EStreamError(f"{output} exists and is not a store: choose another name")
+
+
+def _pack(source: WeightSource, output: Path, quant: str, progress: bool, origin: _Origin) -> Packed:
+    spec = source.spec
+    record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, (QUANTS[quant],) * 3))
+    layer_bytes = spec.experts * record.stride
+    partial = output.with_name(output.name + ".partial")
+    stated = {"checkpoint": origin.name, "quant": quant, "packed_by": f"estream-lab {__version__}"}
+    settings = {"version": VERSION, "model": spec.to_json(), "origin": stated, "stamps": origin.stamps}
+    finished = _resume(partial, settings, layer_bytes)
+    done = len(finished)
+    _check_space(partial.parent, (spec.layers - done) * layer_bytes + dense_bytes(source))
+    with _disk_errors(partial):
+        partial.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_experts(source, partial, settings, finished, record, quant, progress)
+            checksums = write_dense(partial / DENSE, source)
+        except EStreamError:  # bad input: what was written is of no use to anyone
+            shutil.rmtree(partial)
+            raise
+        size = (partial / DENSE).stat().st_size
+        order = list(range(spec.experts))
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "model": spec.to_json(),
+            "tokenizer": origin.tokenizer,
+            "classes": [record.to_json()],
+            "layers": [
+                {"class": 0, "offset": layer * layer_bytes, "order": order, "checksums": checks}
+                for layer, checks in enumerate(finished)
+            ],
+            "dense": {"bytes": size, "checksums": checksums},
+            "origin": stated,
+        }
+        _commit(partial, output, manifest)
+    return Packed(output, spec.layers * layer_bytes, size, done)
+
+
+def _write_experts(
+    source: WeightSource,
+    partial: Path,
+    settings: dict[str, Any],
+    finished: list[list[str]],
+    record: RecordClass,
+    quant: str,
+    progress: bool,
+) -> None:
+    """Append the layers that aren't finished yet, journalling each; ``finished`` grows by their checksums."""
+    layers, layer_bytes = source.spec.layers, source.spec.experts * record.stride
+    begun = len(finished) * layer_bytes
+    bar = tqdm(
+        total=layers * layer_bytes, initial=begun, unit="B", unit_scale=True, desc="packing", disable=not progress
+    )
+    with bar, open(partial / EXPERTS, "r+b" if begun else "wb") as file:
+        file.truncate(begun)
+        file.seek(begun)
+        for layer in range(len(finished), layers):
+            finished.append(_write_layer(source, layer, record, quant, file, bar))
+            file.flush()
+            os.fsync(file.fileno())
+            _replace(partial / JOURNAL, {"settings": settings, "layers": finished})
+
+
+def _write_layer(
+    source: WeightSource, layer: int, record: RecordClass, quant: str, file: Any, bar: "tqdm[Any]"
+) -> list[str]:
+    """Append one layer's records in expert order; returns their checksums."""
+    checksums = []
+    for expert in range(source.spec.experts):
+        try:
+            content = pack_record(source.expert(layer, expert), record, quant)
+        except EStreamError as error:
+            raise EStreamError(f"expert {expert} of layer {layer} can't be packed: {error}") from error
+        checksums.append(xxhash.xxh3_64_hexdigest(content.data))
+        file.write(content.data)
+        bar.update(len(content))
+    return checksums
+
+
+def pack_record(
+    projections: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]], record: RecordClass, quant: str
+) -> NDArray[np.uint8]:
+    """One expert's record: uint8 (stride,).
+
+    Args:
+        projections: gate (F, H), up (F, H), down (H, F), float32.
+        record: its class.
+        quant: q4_0 or f32.
+    """
+    out = np.zeros(record.stride, np.uint8)
+    at = 0
+    for weight, size in zip(projections, (record.gate_bytes, record.up_bytes, record.down_bytes), strict=True):
+        out[at : at + size] = pack_q4_32x32(*quantise_q4_0(weight)) if quant == "q4_0" else pack_f32(weight)
+        at += size
+    return out
+
+
+def _resume(partial: Path, settings: dict[str, Any], layer_bytes: int) -> list[list[str]]:
+    """Checksums of the layers that an interrupted run of the same settings finished."""
+    try:
+        journal = json.loads((partial / JOURNAL).read_bytes())
+        size = (partial / EXPERTS).stat().st_size
+        if journal["settings"] != json.loads(json.dumps(settings)):
+            raise EStreamError(f"{partial} was begun from another checkpoint or with other settings: remove it first")
+        layers: list[list[str]] = journal["layers"]
+        return layers[: size // layer_bytes]
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        raise EStreamError(f"{partial / JOURNAL} is damaged ({error!r}): remove {partial} and pack again") from error
+
+
+def _check_space(folder: Path, needed: int) -> None:
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise EStreamError(
+            f"{folder} has {free} bytes free and the store needs {needed} more: make room and pack again"
+        )
+
+
+def _replace(path: Path, content: dict[str, Any]) -> None:
+    """Write JSON whole or not at all; errors stay OSErrors, so that a full disk is told from bad input."""
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _commit(partial: Path, output: Path, manifest: dict[str, Any]) -> None:
+    """Rename folder, then manifest: a folder without manifest.json is no store."""
+    _replace(partial / COMMITTING, manifest)
+    (partial / JOURNAL).unlink(missing_ok=True)
+    os.rename(partial, output)
+    os.rename(output / COMMITTING, output / MANIFEST)
+
+
+def _finish_commit(output: Path) -> bool:
+    """Take up a commit that stopped between its two renames."""
+    if not (output / COMMITTING).exists():
+        return False
+    os.rename(output / COMMITTING, output / MANIFEST)
+    return True
+
+
+@contextmanager
+def _disk_errors(partial: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise EStreamError(
+                f"no room left while writing {partial}: what is whole is kept there, free some space and run the same "
+                "command again to go on"
+            ) from error
+        raise EStreamError(f"can't write {partial}: {error.strerror or error}") from error

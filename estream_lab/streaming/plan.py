@@ -1,0 +1,38 @@
+"""How a lane is set up."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class LanePlan:
+    """How a lane is set up.
+
+    Attributes:
+        schedule: on-demand, after-routing or early.
+        group_size, banks, queue_depth: G, B and Q.
+        max_tokens: T_max, rows of x and y.
+        route_capacity: C.
+        read_bandwidth: declared limit in bytes/s, None for none.
+        poison: fill the arena with NaN before use and after each release.
+    """
+
+    schedule: str
+    group_size: int
+    banks: int
+    queue_depth: int
+    max_tokens: int
+    route_capacity: int
+    read_bandwidth: float | None = None
+    poison: bool = False
+
+
+@dataclass(frozen=True)
+class WaitLimit:
+    """How long the executor waits for one group before it gives up, in seconds."""
+
+    seconds: float
+
+    @classmethod
+    def of(cls, read_bandwidth: float | None, arena_bytes: int) -> "WaitLimit":
+        """30 s, and what a full arena takes at a declared bandwidth on top."""
+        return cls(30.0 + (arena_bytes / read_bandwidth if read_bandwidth else 0.0))

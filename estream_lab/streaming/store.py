@@ -1,0 +1,179 @@
+"""The prepacked store ``NAME.estream/``: manifest, expert records in execution layout, dense tensors (architecture)."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from estream_lab.errors import EStreamError
+from estream_lab.experts.shape import RecordClass
+from estream_lab.models.shard import Shard
+from estream_lab.models.spec import ModelSpec
+
+FORMAT, VERSION = "estream-store", 1
+MANIFEST, EXPERTS, DENSE = "manifest.json", "experts.bin", "dense.safetensors"
+
+
+@dataclass(frozen=True)
+class LayerRecords:
+    """Where one layer's expert records lie in experts.bin.
+
+    Attributes:
+        record: their class.
+        offset: first byte of the layer's records.
+        order: int32 (E,), pi: the expert of each record in file order.
+        checksums: xxh3-64 of each record, padding included, in file order.
+    """
+
+    record: RecordClass
+    offset: int
+    order: NDArray[np.int32]
+    checksums: tuple[int, ...]
+
+    def group_experts(self, group: int, group_size: int) -> NDArray[np.int32]:
+        """The experts of ``group`` in place order: int32 (n,), n <= group_size."""
+        return self.order[group * group_size : (group + 1) * group_size]
+
+    def group_of(self, group_size: int) -> NDArray[np.int32]:
+        """q_l(e) for every expert: int32 (E,)."""
+        groups = np.empty(len(self.order), np.int32)
+        groups[self.order] = np.arange(len(self.order), dtype=np.int32) // group_size
+        return groups
+
+    def groups(self, group_size: int) -> int:
+        """How many groups of ``group_size`` the layer has: ceil(E / G)."""
+        return -(-len(self.order) // group_size)
+
+
+class Store:
+    """An opened store. Everything that can be checked without reading the weights has been.
+
+    Args:
+        path: the ``NAME.estream`` folder.
+
+    Raises:
+        EStreamError: not a store, another version, a damaged manifest, or files of the wrong size.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        raw = self._manifest_bytes()
+        self.checksum: str = xxhash.xxh3_64_hexdigest(raw)
+        try:
+            manifest = json.loads(raw)
+        except ValueError as error:
+            raise EStreamError(f"{self.path / MANIFEST} is not valid JSON ({error}): pack the store again") from error
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise EStreamError(f"{self.path / MANIFEST} is not the manifest of an expert store")
+        if manifest.get("version") != VERSION:
+            raise EStreamError(
+                f"{self.path} is a store of format version {manifest.get('version')}, and this program reads version "
+                f"{VERSION}: pack the checkpoint again"
+            )
+        try:
+            self._parse(manifest)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise EStreamError(f"{self.path / MANIFEST} is damaged ({error!r}): pack the store again") from error
+        self._check_sizes()
+
+    def _manifest_bytes(self) -> bytes:
+        try:
+            return (self.path / MANIFEST).read_bytes()
+        except FileNotFoundError:
+            hint = "no such folder" if not self.path.exists() else f"it has no {MANIFEST}"
+            if self.path.with_name(self.path.name + ".partial").exists():
+                hint += "; its packing was not finished, run the same pack command again to resume it"
+            raise EStreamError(f"{self.path} is not a store: {hint}") from None
+        except OSError as error:
+            raise EStreamError(f"can't read {self.path / MANIFEST}: {error.strerror}") from error
+
+    def _parse(self, manifest: dict[str, Any]) -> None:
+        self.spec = ModelSpec.from_json(manifest["model"])
+        self.tokenizer_json: str | None = manifest["tokenizer"]
+        self.origin: dict[str, Any] = dict(manifest["origin"])
+        self.classes = tuple(RecordClass.from_json(c) for c in manifest["classes"])
+        self.layers = tuple(self._layer(entry) for entry in manifest["layers"])
+        self._dense_checksums: dict[str, str] = dict(manifest["dense"]["checksums"])
+        self._dense_bytes = int(manifest["dense"]["bytes"])
+        if len(self.layers) != self.spec.layers:
+            raise ValueError(f"{len(self.layers)} layers of records for a model of {self.spec.layers}")
+
+    def _layer(self, entry: dict[str, Any]) -> LayerRecords:
+        order = np.asarray(entry["order"], np.int32)
+        if not np.array_equal(np.sort(order), np.arange(self.spec.experts)):
+            raise ValueError(f"an expert order that is no permutation of {self.spec.experts} experts")
+        order.flags.writeable = False
+        checksums = tuple(int(c, 16) for c in entry["checksums"])
+        if len(checksums) != len(order):
+            raise ValueError(f"{len(checksums)} checksums for {len(order)} records")
+        return LayerRecords(self.classes[entry["class"]], int(entry["offset"]), order, checksums)
+
+    def _check_sizes(self) -> None:
+        for path, expected in ((self.experts_path, self.experts_bytes), (self.path / DENSE, self._dense_bytes)):
+            try:
+                size = path.stat().st_size
+            except OSError as error:
+                raise EStreamError(f"{path} can't be read ({error.strerror}): pack the store again") from error
+            if size != expected:
+                raise EStreamError(f"{path} has {size} bytes where the manifest says {expected}: pack the store again")
+
+    @property
+    def experts_path(self) -> Path:
+        """The file of expert records."""
+        return self.path / EXPERTS
+
+    @cached_property
+    def experts_bytes(self) -> int:
+        """Size of experts.bin: the end of the last layer's records."""
+        return max(layer.offset + len(layer.order) * layer.record.stride for layer in self.layers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of expert records and dense tensors."""
+        return self.experts_bytes + self._dense_bytes
+
+    @property
+    def stride(self) -> int:
+        """The slot stride that an arena for this store needs: the largest record stride."""
+        return max(record.stride for record in self.classes)
+
+    @property
+    def layout(self) -> str:
+        """The layouts of the store's records, joined where they differ."""
+        return "+".join(sorted({layout for record in self.classes for layout in record.shape.layouts}))
+
+    def dense_reader(self) -> Callable[[str], NDArray[np.float32]]:
+        """A function that reads one dense tensor as float32 and verifies its checksum."""
+        file = Shard(self.path / DENSE)
+
+        def read(name: str) -> NDArray[np.float32]:
+            if name not in self._dense_checksums:
+                raise EStreamError(f"{self.path} has no dense tensor '{name}': pack the store again")
+            tensor = file.read(name)
+            if dense_checksum(tensor) != self._dense_checksums[name]:
+                raise EStreamError(f"tensor '{name}' in {file.path} has a wrong checksum: pack the store again")
+            return tensor
+
+        return read
+
+    def verify_dense(self) -> None:
+        """Read every dense tensor and verify its checksum.
+
+        Raises:
+            EStreamError: the first that is damaged.
+        """
+        read = self.dense_reader()
+        for name in self._dense_checksums:
+            read(name)
+
+
+def dense_checksum(tensor: NDArray[np.float32]) -> str:
+    """xxh3-64 of a dense tensor's float32 values, in hexadecimal."""
+    return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(tensor).data)

@@ -1,0 +1,162 @@
+"""The command as a user meets it: figures, JSON, one sentence for every error, and a status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from estream_lab.cli import main
+from estream_lab.routing import read_routes
+from tests.stores import SPEC, synthetic_store
+from tests.streaming.test_pack import write_checkpoint
+
+TOKENS = "1,2,3,4,5,6,7,8"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(synthetic_store(tmp_path_factory.mktemp("cli")))
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def estream(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_prefill_prints_schedule_lane_arena_and_active_experts(estream: Run, store: str) -> None:
+    status, out, _ = estream("prefill", store, "--tokens", TOKENS, "--group-size", "3", "--banks", "2")
+    assert status == 0
+    for part in ("early: G=3 B=2 Q=2", "host (host-f32)", "measured on", "of 30", "arena", "peak RSS", "storage idle"):
+        assert part in out
+
+
+def test_prefill_json_is_one_object(estream: Run, store: str) -> None:
+    status, out, _ = estream("prefill", store, "--tokens", TOKENS, "--json", "--schedule", "on-demand")
+    result = json.loads(out)
+    assert status == 0
+    assert (result["tokens"], result["schedule"], result["lane"]) == (8, "on-demand", "host")
+
+
+def test_a_declared_bandwidth_is_labelled(estream: Run, store: str) -> None:
+    _, out, _ = estream("prefill", store, "--tokens", TOKENS, "--read-bandwidth", "5MB/s")
+    assert "reads limited to 5 MB/s (declared)" in out
+
+
+def test_traces_and_report_are_written(estream: Run, store: str, tmp_path: Path) -> None:
+    chrome, perfetto, report = tmp_path / "t.json", tmp_path / "t.perfetto-trace", tmp_path / "r.html"
+    assert estream("prefill", store, "--tokens", TOKENS, "--trace", str(chrome), "--report", str(report))[0] == 0
+    assert estream("prefill", store, "--tokens", TOKENS, "--trace", str(perfetto))[0] == 0
+    assert json.loads(chrome.read_text())["traceEvents"]
+    assert perfetto.stat().st_size > 1000
+    assert "<html" in report.read_text(encoding="utf-8").lower()
+
+
+def test_routes_of_a_prompt_are_written_and_read_back(estream: Run, store: str, tmp_path: Path) -> None:
+    path = tmp_path / "routes.csv"
+    status, out, _ = estream("routes", store, "--tokens", TOKENS, "-o", str(path), "--json")
+    assert status == 0
+    summary = json.loads(out)
+    assert summary["layers"]["0"]["routes"] == 16 and summary["experts"] == SPEC.experts
+    assert {layer: len(routes) for layer, routes in read_routes(path).items()} == {0: 16, 1: 16, 2: 16}
+    status, again, _ = estream("routes", "--input", str(path))
+    assert status == 0 and "layer   2" in again
+
+
+def test_synthetic_routes_are_seeded(estream: Run, tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.jsonl" for i in range(3)]
+    for path, seed in zip(paths, ("4", "4", "5"), strict=True):
+        assert estream("routes", "--synthetic", "32", "--layers", "2", "--seed", seed, "-o", str(path))[0] == 0
+    first, same, other = (path.read_bytes() for path in paths)
+    assert first == same != other
+
+
+def test_doctor_examines_a_store(estream: Run, store: str) -> None:
+    status, out, _ = estream("doctor", store, "--json")
+    findings = {finding["name"]: finding for finding in json.loads(out)["findings"]}
+    assert status == 0 and all(set(f) == {"name", "status", "detail", "remedy"} for f in findings.values())
+    assert "all 30 records" in findings["store"]["detail"]
+    assert estream("doctor", store + "-gone")[0] == 1
+
+
+ERRORS: dict[str, tuple[list[str], str]] = {
+    "no store": (["prefill", "nowhere.estream", "--tokens", "1"], "nowhere.estream is not a store"),
+    "empty prompt": (["prefill", "STORE", "--tokens", ""], "the prompt is empty"),
+    "words for ids": (["prefill", "STORE", "--tokens", "one"], "--tokens must be whole numbers"),
+    "outside the vocabulary": (["prefill", "STORE", "--tokens", "500"], "token 500 at position 0 is outside"),
+    "text without a tokenizer": (["prefill", "STORE", "--prompt", "hi"], "has no tokenizer: give --tokens"),
+    "small arena": (["prefill", "STORE", "--tokens", "1", "--arena", "4KiB", "--group-size", "2"], "smaller than one"),
+    "no prompt for routes": (["routes", "STORE"], "give the prompt whose routes you want"),
+    "two origins of routes": (["routes", "STORE", "--synthetic", "3"], "give a store with a prompt, or"),
+    "missing route file": (["routes", "--input", "none.csv"], "none.csv"),
+    "no checkpoint": (["pack", "nowhere", "-o", "x.estream"], "nowhere is no folder"),
+    "bad parameter": (["notebooks", "run", "x.ipynb", "-p", "fast"], "not a parameter such as"),
+    "no notebook": (["notebooks", "run", "x.ipynb"], "x.ipynb"),
+    "one choice": (["score", "STORE", "--prompt", "a", "--choice", "b"], "no tokenizer"),
+    "trace in no folder": (["prefill", "STORE", "--tokens", "1", "--trace", "no/where/t.json"], "no/where/t.json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_errors_are_one_sentence_and_a_status(
+    estream: Run, store: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, message = ERRORS[kind]
+    status, out, err = estream(*(store if part == "STORE" else part for part in arguments))
+    assert status == 1 and message in err and out == ""
+    assert len(err.strip().splitlines()) == 1 and "Traceback" not in err
+    status, out, _ = estream(*(store if part == "STORE" else part for part in arguments), "--json")
+    assert status == 1 and message in json.loads(out)["error"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["prefill", "s", "--tokens", "1", "--banks", "0"], ["prefill", "s", "--tokens", "1", "--arena", "3 apples"],
+     ["prefill", "s", "--tokens", "1", "--schedule", "eager"], ["prefill", "s"], ["fly"], []],
+)  # fmt: skip
+def test_misused_options_exit_with_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "usage: estream" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(estream: Run, store: str) -> None:
+    _, _, err = estream("prefill", store, "--tokens", "", "--debug")
+    assert "Traceback" in err and "the prompt is empty" in err
+
+
+def test_interrupting_a_pack_says_what_is_kept(tmp_path: Path) -> None:
+    """A real process and a real SIGINT, in the middle of packing a checkpoint that it can't finish in time."""
+    code = (
+        "import os, signal, sys\n"
+        "from estream_lab.streaming import pack as module\n"
+        "real, calls = module.pack_record, [0]\n"
+        "def slow(*a):\n"
+        "    calls[0] += 1\n"
+        "    if calls[0] == 12: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(*a)\n"
+        "module.pack_record = slow\n"
+        "from estream_lab.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    checkpoint = write_checkpoint(tmp_path / "checkpoint")
+    command = [sys.executable, "-c", code, "pack", str(checkpoint), "-o", str(tmp_path / "m.estream")]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ)
+    assert process.returncode == 130 == 128 + signal.SIGINT
+    assert "whole layers are kept in" in process.stderr and "Traceback" not in process.stderr
+    assert (tmp_path / "m.estream.partial" / "pack.json").exists()
+    assert not (tmp_path / "m.estream").exists()

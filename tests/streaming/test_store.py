@@ -1,0 +1,109 @@
+"""Opening stores: what the manifest promises is checked, and every kind of damage is one clear sentence."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from estream_lab.errors import EStreamError
+from estream_lab.models.synthetic import SyntheticSource
+from estream_lab.streaming import Store
+from estream_lab.streaming.loader import verify_records
+from tests.stores import SPEC, synthetic_store
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    return synthetic_store(tmp_path)
+
+
+def edit_manifest(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    manifest = json.loads((path / "manifest.json").read_text())
+    change(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_an_opened_store_knows_its_model_and_records(store_path: Path) -> None:
+    store = Store(store_path)
+    assert store.spec == SPEC and store.layout == "q4-32x32"
+    assert store.experts_bytes == store.experts_path.stat().st_size == 3 * 10 * store.stride
+    layer = store.layers[1]
+    assert layer.offset == 10 * store.stride and layer.groups(4) == 3
+    assert layer.group_experts(2, 4).tolist() == [8, 9]
+    assert layer.group_of(4).tolist() == [0] * 4 + [1] * 4 + [2] * 2
+
+
+def test_dense_tensors_come_back_unchanged(store_path: Path) -> None:
+    read, source = Store(store_path).dense_reader(), SyntheticSource(SPEC, 0)
+    for name in SPEC.dense_shapes():
+        assert np.array_equal(read(name), source.dense(name))
+
+
+def test_another_expert_order_changes_groups_not_records(store_path: Path) -> None:
+    edit_manifest(store_path, lambda m: m["layers"][0].update(order=[3, 1, 0, 2, 4, 5, 6, 7, 8, 9]))
+    layer = Store(store_path).layers[0]
+    assert layer.group_experts(0, 2).tolist() == [3, 1] and layer.group_of(2)[[3, 1, 0, 2]].tolist() == [0, 0, 1, 1]
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no such folder": (lambda p: shutil.rmtree(p), "no such folder"),
+    "no manifest": (lambda p: (p / "manifest.json").unlink(), "has no manifest.json"),
+    "manifest cut off": (lambda p: (p / "manifest.json").write_text('{"format": "estream-st'), "not valid JSON"),
+    "foreign manifest": (
+        lambda p: (p / "manifest.json").write_text('{"name": "x"}'),
+        "not the manifest of an expert store",
+    ),
+    "another version": (lambda p: edit_manifest(p, lambda m: m.update(version=2)), "format version 2.*reads version 1"),
+    "no classes": (lambda p: edit_manifest(p, lambda m: m.pop("classes")), "damaged"),
+    "a class that is not listed": (
+        lambda p: edit_manifest(p, lambda m: m["layers"][0].update({"class": 4})),
+        "damaged",
+    ),
+    "no permutation": (lambda p: edit_manifest(p, lambda m: m["layers"][2].update(order=[0] * 10)), "no permutation"),
+    "too few checksums": (lambda p: edit_manifest(p, lambda m: m["layers"][0]["checksums"].pop()), "9 checksums"),
+    "a layer too few": (lambda p: edit_manifest(p, lambda m: m["layers"].pop()), "2 layers"),
+    "an unknown model key": (lambda p: edit_manifest(p, lambda m: m["model"].update(colour=1)), "unknown key 'colour'"),
+    "no expert file": (lambda p: (p / "experts.bin").unlink(), "experts.bin can't be read"),
+    "short expert file": (lambda p: (p / "experts.bin").open("r+b").truncate(4096), "has 4096 bytes where"),
+    "short dense file": (lambda p: (p / "dense.safetensors").open("r+b").truncate(40), "has 40 bytes where"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_refused_by_name(store_path: Path, kind: str) -> None:
+    damage, message = DAMAGE[kind]
+    damage(store_path)
+    with pytest.raises(EStreamError, match=message):
+        Store(store_path)
+
+
+def test_an_unfinished_pack_is_pointed_out(tmp_path: Path) -> None:
+    (tmp_path / "m.estream.partial").mkdir()
+    with pytest.raises(EStreamError, match="its packing was not finished"):
+        Store(tmp_path / "m.estream")
+
+
+def flip_a_bit(path: Path, at: int) -> Store:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+    return Store(path.parent)
+
+
+def test_a_flipped_bit_in_a_record_is_found(store_path: Path) -> None:
+    assert verify_records(Store(store_path)) == 30
+    store = flip_a_bit(store_path / "experts.bin", 2 * Store(store_path).stride + 5)
+    with pytest.raises(EStreamError, match="expert 2 of layer 0 .* wrong checksum"):
+        verify_records(store)
+
+
+def test_a_flipped_bit_in_a_dense_tensor_is_found(store_path: Path) -> None:
+    Store(store_path).verify_dense()
+    store = flip_a_bit(store_path / "dense.safetensors", -9)
+    with pytest.raises(EStreamError, match="'head.weight' .* wrong checksum"):
+        store.verify_dense()

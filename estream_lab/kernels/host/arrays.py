@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+F32 = NDArray[np.float32]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U32 = NDArray[np.uint32]
+
 
 def as_input(array: NDArray[Any], dtype: type[Scalar], shape: tuple[int | None, ...], name: str) -> NDArray[Scalar]:
     """A C-contiguous read-only view of `array`, or a copy where its type or order differs.

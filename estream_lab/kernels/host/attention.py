@@ -7,14 +7,14 @@ it: so a token's result does not depend on how its prompt was cut into chunks. E
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import as_input, as_output
+from estream_lab.kernels.host.arrays import F32, I32, as_input, as_output
 from estream_lab.kernels.host.exponential import exp32
-from estream_lab.kernels.host.threads import parallel
+from estream_lab.kernels.host.threads import run_shares, threads
 from estream_lab.kernels.host.tile import add_rows
-from estream_lab.kernels.host.vector_ir import COLUMNS
+from estream_lab.kernels.host.vector_ir import COLUMNS, address
 
 KEYS = 64
 """Keys of a block, at absolute positions that are multiples of it."""
@@ -61,115 +61,128 @@ def attention(
         raise ValueError(f"positions {start} to {start + rows - 1} do not fit a cache of {capacity}")
     shape = (rows, heads * width)
     out = np.empty(shape, np.float32) if out is None else as_output(out, np.float32, shape, "out")
-    index = as_input(np.arange(max(rows, KEYS), dtype=np.int32), np.int32, (None,), "index")
-    with parallel() as workers:
-        _attention(q, k_cache, v_cache, start, np.float32(scale), index, out, workers)
+    workers = threads()
+    strips = -(-width // COLUMNS)
+    index = np.arange(max(rows, QUERIES), dtype=np.int32)
+    blocks = [_Workspace(width, strips) for _ in range(workers)]
+    tasks = -(-rows // QUERIES) * heads
+
+    def kernel(share: int, shares: int, worker: int) -> None:
+        b = blocks[worker]
+        # Backwards, because later queries see more keys: the longest tasks come first.
+        for task in range(tasks - 1 - share, -1, -shares):
+            first = task // heads * QUERIES
+            count = min(QUERIES, rows - first)
+            _attend(
+                q, k_cache, v_cache, start, np.float32(scale), index, out, task % heads, first, count,
+                b.keys, b.values, b.scores, b.sums, b.state, b.lanes,
+            )  # fmt: skip
+
+    run_shares(kernel, tasks, workers)
     return out
 
 
+class _Workspace:
+    """One thread's blocks; padding beyond the head's size stays zero."""
+
+    def __init__(self, width: int, strips: int) -> None:
+        self.keys = np.zeros((KEYS // COLUMNS, width, COLUMNS), np.float32)
+        self.values = np.zeros((strips, KEYS, COLUMNS), np.float32)
+        self.scores = np.zeros((QUERIES, KEYS), np.float32)
+        self.sums = np.zeros((QUERIES, strips * COLUMNS), np.float32)
+        self.state = np.zeros((QUERIES, 2), np.float32)  # maximum and denominator of each query
+        self.lanes = np.zeros(LANES, np.float32)
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def _copy_block(k_cache, v_cache, head, first, count, keys, values):
-    """Keys to (D, 64) strips and values to (64, D) strips of 32 columns; columns without a key or element are zero."""
+def _copy_block(k_cache: F32, v_cache: F32, head: int, first: int, count: int, keys: F32, values: F32) -> None:
+    """Copy `count` keys to two strips (D, 32) and values to strips (64, 32); what lies beyond them is never used."""
     width = k_cache.shape[1]
-    keys[:] = 0
-    for d in range(width):
-        for j in range(count):
-            keys[j // COLUMNS, d, j % COLUMNS] = k_cache[head, d, first + j]
-    for j in range(count):
+    for s in range(KEYS // COLUMNS):
+        left = s * COLUMNS
         for d in range(width):
-            values[d // COLUMNS, j, d % COLUMNS] = v_cache[head, first + j, d]
+            for j in range(min(COLUMNS, count - left)):
+                keys[s, d, j] = k_cache[head, d, first + left + j]
+    for s in range(values.shape[0]):
+        left = s * COLUMNS
+        for j in range(count):
+            for d in range(min(COLUMNS, width - left)):
+                values[s, j, d] = v_cache[head, first + j, left + d]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _softmax_row(scores, seen, scale, state):
-    """Turn the first `seen` of 64 scores into weights in place; state = (maximum, denominator). Returns the old sums'
-    factor. Weights beyond `seen` become 0.
+def _softmax_row(scores: F32, r: int, seen: int, scale: np.float32, state: F32, lanes: F32) -> np.float32:
+    """Turn the first `seen` of row r's 64 scores into weights, in place, and the others into 0.
+
+    Updates the row's maximum and denominator in `state`; returns the factor for what was summed before.
     """
-    largest = state[0]
+    before = state[r, 0]
+    largest = before
     for j in range(seen):
-        scores[j] *= scale
-        largest = max(largest, scores[j])
-    factor = exp32(state[0] - largest)
-    for j in range(seen):
-        scores[j] = exp32(scores[j] - largest)
-    scores[seen:] = 0
-    lanes = np.zeros(LANES, np.float32)
+        scores[r, j] *= scale
+        largest = max(largest, scores[r, j])
+    for j in range(KEYS):
+        scores[r, j] = exp32(scores[r, j] - largest) if j < seen else np.float32(0)
+    for i in range(LANES):
+        lanes[i] = 0
     for j in range(0, KEYS, LANES):
         for i in range(LANES):
-            lanes[i] += scores[j + i]
+            lanes[i] += scores[r, j + i]
     half = LANES // 2
     while half:
         for i in range(half):
             lanes[i] += lanes[i + half]
         half //= 2
-    state[0] = largest
-    state[1] = state[1] * factor + lanes[0]
+    factor = exp32(before - largest)
+    state[r, 0] = largest
+    state[r, 1] = state[r, 1] * factor + lanes[0]
     return factor
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _attend(q, k_cache, v_cache, start, scale, index, out, head, first, rows, keys, values, scores, sums, state):
+def _attend(
+    q: F32, k_cache: F32, v_cache: F32, start: int, scale: np.float32, index: I32, out: F32, head: int, first: int,
+    rows: int, keys: F32, values: F32, scores: F32, sums: F32, state: F32, lanes: F32,
+) -> None:  # fmt: skip
     """Query rows first..first + rows of one head."""
     heads, width = q.shape[1], q.shape[2]
-    kv_head = head // (heads // k_cache.shape[0])
-    strips = values.shape[0]
-    padded = sums.shape[1]
-    sums[:] = 0
-    state[:, 0] = -np.inf
-    state[:, 1] = 0
-    last = start + first + rows - 1  # position of the last query
-    for block in range(0, last + 1, KEYS):
-        count = min(KEYS, last + 1 - block)
-        _copy_block(k_cache, v_cache, kv_head, block, count, keys, values)
-        # Rows before `blind` are behind this block; rows from `full` on see all of its keys.
-        blind = max(0, block - start - first)
-        full = min(rows, max(blind, block + KEYS - 1 - start - first))
-        scores[:] = 0
+    strips, padded = values.shape[0], sums.shape[1]
+    for r in range(rows):
+        state[r, 0], state[r, 1] = -np.inf, 0
+        for d in range(padded):
+            sums[r, d] = 0
+    here = start + first  # position of row 0
+    for block in range(0, here + rows, KEYS):
+        _copy_block(
+            k_cache, v_cache, head // (heads // len(k_cache)), block, min(KEYS, here + rows - block), keys, values
+        )
+        blind = max(0, block - here)  # rows before it are behind this block
+        full = min(rows, max(blind, block + KEYS - 1 - here))  # rows from it on see all of the block
+        for r in range(blind, rows):
+            for j in range(KEYS):
+                scores[r, j] = 0
         for s in range(KEYS // COLUMNS):
             add_rows(
-                q, index, first + blind, rows - blind, head * width, heads * width,
-                keys, s * width * COLUMNS, COLUMNS, width, scores, blind * KEYS + s * COLUMNS, KEYS,
+                address(q) + 4 * head * width, address(index) + 4 * (first + blind), rows - blind, heads * width,
+                address(keys) + 4 * s * width * COLUMNS, width,
+                address(scores) + 4 * (blind * KEYS + s * COLUMNS), scores.shape[1],
             )  # fmt: skip
         for r in range(blind, rows):
-            seen = min(KEYS, start + first + r - block + 1)
-            factor = _softmax_row(scores[r], seen, scale, state[r])
+            seen = min(KEYS, here + r - block + 1)
+            factor = _softmax_row(scores, r, seen, scale, state, lanes)
             for d in range(padded):
                 sums[r, d] *= factor
-            if r < full:
-                for s in range(strips):
-                    add_rows(
-                        scores, index, r, 1, 0, KEYS,
-                        values, s * KEYS * COLUMNS, COLUMNS, seen, sums, r * padded + s * COLUMNS, padded,
-                    )  # fmt: skip
-        for s in range(strips):
-            add_rows(
-                scores, index, full, rows - full, 0, KEYS,
-                values, s * KEYS * COLUMNS, COLUMNS, KEYS, sums, full * padded + s * COLUMNS, padded,
-            )  # fmt: skip
+        # A row that sees part of the block goes by itself, to touch no key beyond; the others go together.
+        r = blind
+        while r < rows:
+            count, seen = (1, here + r - block + 1) if r < full else (rows - full, KEYS)
+            for s in range(strips):
+                add_rows(
+                    address(scores), address(index) + 4 * r, count, scores.shape[1],
+                    address(values) + 4 * s * KEYS * COLUMNS, seen,
+                    address(sums) + 4 * (r * padded + s * COLUMNS), padded,
+                )  # fmt: skip
+            r += count
     for r in range(rows):
         for d in range(width):
             out[first + r, head * width + d] = sums[r, d] / state[r, 1]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _attention_share(q, k_cache, v_cache, start, scale, index, out, worker, workers):
-    """The tasks (query block, head) of one worker: every `workers`-th, longest first."""
-    total, heads, width = q.shape
-    strips = -(-width // COLUMNS)
-    keys = np.zeros((KEYS // COLUMNS, width, COLUMNS), np.float32)
-    values = np.zeros((strips, KEYS, COLUMNS), np.float32)
-    scores = np.zeros((QUERIES, KEYS), np.float32)
-    sums = np.zeros((QUERIES, strips * COLUMNS), np.float32)
-    state = np.zeros((QUERIES, 2), np.float32)
-    for task in range(worker, -(-total // QUERIES) * heads, workers):
-        first = task // heads * QUERIES
-        rows = min(QUERIES, total - first)
-        _attend(
-            q, k_cache, v_cache, start, scale, index, out, task % heads, first, rows, keys, values, scores, sums, state
-        )
-
-
-@njit(nogil=True, cache=True, parallel=True, error_model="numpy")
-def _attention(q, k_cache, v_cache, start, scale, index, out, workers):
-    for worker in prange(workers):
-        _attention_share(q, k_cache, v_cache, start, scale, index, out, worker, workers)

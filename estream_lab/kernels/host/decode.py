@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from estream_lab.kernels.host.arrays import F32, U32
 from estream_lab.kernels.host.vector_ir import COLUMNS, float_of_bits
 
 BLOCK_WORDS = 144
@@ -15,7 +16,7 @@ _SMALLEST_NORMAL = np.float32(2.0**-14)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def float_of_half(bits):
+def float_of_half(bits: np.uint32) -> np.float32:
     """The float32 that equals the fp16 number with these bits (uint32), which is finite.
 
     Only normal fp32 numbers are touched on the way, so that a process that flushes subnormals gets the same.
@@ -30,15 +31,15 @@ def float_of_half(bits):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def decode_strip(words, base, strip, depth, quantised, panel, at, scales):
-    """panel[at : at + depth * 32] = strip `strip` of the projection at word `base`, as (depth, 32) floats.
+def decode_strip(words: U32, base: int, strip: int, depth: int, quantised: bool, panel: F32, scales: F32) -> None:
+    """panel[: depth * 32] = strip `strip` of the projection at word `base`, as (depth, 32) floats.
 
     `scales` is room for 32 floats. Weights are those of `dequantise_q4_0`, bit for bit.
     """
     if not quantised:
         first = base + strip * depth * COLUMNS
         for i in range(depth * COLUMNS):
-            panel[at + i] = float_of_bits(words[first + i])
+            panel[i] = float_of_bits(words[first + i])
         return
     blocks = depth // COLUMNS
     for block in range(blocks):
@@ -50,7 +51,7 @@ def decode_strip(words, base, strip, depth, quantised, panel, at, scales):
         for eight in range(4):  # inputs 8 * eight .. 8 * eight + 7: byte i of word j has input i (low) and i + 4 (high)
             for i in range(8):
                 shift = np.uint32(8 * (i % 4) + i // 4 * 4)
-                row = at + (block * COLUMNS + eight * 8 + i) * COLUMNS
+                row = (block * COLUMNS + eight * 8 + i) * COLUMNS
                 for j in range(COLUMNS):
                     q = np.int32((words[first + eight * COLUMNS + j] >> shift) & np.uint32(15))
                     panel[row + j] = np.float32(q - np.int32(8)) * scales[j]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import as_input, as_output
-from estream_lab.kernels.host.threads import parallel
+from estream_lab.kernels.host.arrays import F32, I32, as_input, as_output
+from estream_lab.kernels.host.threads import run_shares, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
-from estream_lab.kernels.host.vector_ir import COLUMNS
+from estream_lab.kernels.host.vector_ir import COLUMNS, address
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,30 +66,30 @@ def linear(x: NDArray[np.float32], w: DensePanels, out: NDArray[np.float32] | No
     rows = len(x)
     out = np.empty((rows, w.n), np.float32) if out is None else as_output(out, np.float32, (rows, w.n), "out")
     panels = as_input(w.panels, np.float32, (None, w.k, COLUMNS), "panels")
-    index = as_input(np.arange(rows, dtype=np.int32), np.int32, (rows,), "index")
-    with parallel() as workers:
-        _linear(x, index, panels, out, workers)
+    index = np.arange(rows, dtype=np.int32)
+    tasks = -(-rows // ROW_BLOCK) * len(panels)
+    workers = threads()
+    tiles = np.empty((workers, ROW_BLOCK, COLUMNS), np.float32)
+
+    def kernel(share: int, shares: int, worker: int) -> None:
+        _linear_share(x, index, panels, out, tiles[worker], tasks * share // shares, tasks * (share + 1) // shares)
+
+    run_shares(kernel, tasks, workers)
     return out
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _linear_share(x, index, panels, out, worker, workers):
-    """The tiles (row block, strip) of one worker: every `workers`-th."""
+def _linear_share(x: F32, index: I32, panels: F32, out: F32, tile: F32, begin: int, end: int) -> None:
+    """The tasks begin..end, one each (row block, strip): strips of one row block follow each other."""
     rows, n = out.shape
     strips, depth = panels.shape[0], panels.shape[1]
-    tile = np.empty((ROW_BLOCK, COLUMNS), np.float32)
-    for task in range(worker, -(-rows // ROW_BLOCK) * strips, workers):
+    for task in range(begin, end):
         first, strip = task // strips * ROW_BLOCK, task % strips
         count = min(ROW_BLOCK, rows - first)
-        strip_product(x, index, first, count, depth, panels, strip * depth * COLUMNS, depth, tile)
+        w = address(panels) + 4 * strip * depth * COLUMNS
+        strip_product(address(x), address(index) + 4 * first, count, depth, w, depth, tile)
         left = strip * COLUMNS
         width = min(COLUMNS, n - left)
         for r in range(count):
             for j in range(width):
                 out[first + r, left + j] = tile[r, j]
-
-
-@njit(nogil=True, cache=True, parallel=True, error_model="numpy")
-def _linear(x, index, panels, out, workers):
-    for worker in prange(workers):
-        _linear_share(x, index, panels, out, worker, workers)

@@ -8,15 +8,15 @@ no two threads write one place. A worker decodes a strip of weights to fp32 once
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import as_input, as_output
+from estream_lab.kernels.host.arrays import F32, I32, I64, U32, as_input, as_output
 from estream_lab.kernels.host.decode import decode_strip
 from estream_lab.kernels.host.exponential import silu
-from estream_lab.kernels.host.threads import parallel
+from estream_lab.kernels.host.threads import run_shares, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
-from estream_lab.kernels.host.vector_ir import COLUMNS
+from estream_lab.kernels.host.vector_ir import COLUMNS, address
 from estream_lab.kernels.layout import LAYOUTS, projection_bytes
 
 
@@ -35,10 +35,11 @@ class Scratch:
             raise ValueError("scratch memory needs at least one row, column and thread")
         self.max_rows, self.hidden, self.ffn, self.threads = max_rows, hidden, ffn, threads
         self.act = np.empty(max_rows * ffn, np.float32)  # (C, F): SwiGLU of every route
-        # A decoded gate and up strip, or a down strip, of each thread; and the scales of a block.
-        self.panels = np.empty((threads, max(2 * hidden, ffn) * COLUMNS), np.float32)
+        # Of each thread: a decoded gate and up strip (a down strip takes the first), their tiles of sums, and the scales of
+        # one block.
+        self.panels = np.empty((threads, 2, max(hidden, ffn) * COLUMNS), np.float32)
         self.scales = np.empty((threads, COLUMNS), np.float32)
-        self.tiles = np.empty((threads, 2, ROW_BLOCK, COLUMNS), np.float32)  # sums of a gate and up tile
+        self.tiles = np.empty((threads, 2, ROW_BLOCK, COLUMNS), np.float32)
         self.index = np.arange(max_rows, dtype=np.int32)  # the routes' rows of act
 
     @property
@@ -98,19 +99,32 @@ def expert_bank(
     _check_scratch(scratch, len(token), hidden, ffn)
     words = as_input(arena[: len(arena) // 4 * 4].view(np.uint32), np.uint32, (None,), "arena")
     quantised = layout == "q4-32x32"
-    with parallel() as workers:
-        workers = min(workers, scratch.threads)
-        for phase in (0, 1):
-            _expert_bank(
-                phase, x, y, offsets, token, weight, words, *planes, hidden, ffn, quantised,
-                scratch.act, scratch.index, scratch.panels, scratch.scales, scratch.tiles, workers,
-            )  # fmt: skip
+    common = (offsets, token, words, hidden, ffn, quantised, scratch.act)
+    gate, up, down = planes
+
+    def gate_up(share: int, shares: int, worker: int) -> None:
+        strips = ffn // COLUMNS
+        _gate_up(
+            x, *common, gate, up, *scratch.panels[worker], *scratch.tiles[worker], scratch.scales[worker],
+            strips * share // shares, strips * (share + 1) // shares,
+        )  # fmt: skip
+
+    def project_down(share: int, shares: int, worker: int) -> None:
+        strips = hidden // COLUMNS
+        _down(
+            y, *common, down, weight, scratch.index, scratch.panels[worker, 0], scratch.tiles[worker, 0],
+            scratch.scales[worker], strips * share // shares, strips * (share + 1) // shares,
+        )  # fmt: skip
+
+    workers = min(threads(), scratch.threads)
+    run_shares(gate_up, ffn // COLUMNS, workers)
+    run_shares(project_down, hidden // COLUMNS, workers)
 
 
 def _check_routes(offsets: NDArray[np.int64], token: NDArray[np.int32], tokens: int) -> None:
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(token) or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(f"offsets must rise from 0 to the number of routes, {len(token)}")
-    if len(token) and not (0 <= token.min() and token.max() < tokens):
+    if len(token) and not (token.min() >= 0 and token.max() < tokens):
         raise ValueError(f"a route names token {token.min()} or {token.max()} of {tokens}")
 
 
@@ -145,21 +159,22 @@ def _check_scratch(scratch: Scratch, routes: int, hidden: int, ffn: int) -> None
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _gate_up(x, offsets, token, words, gate, up, hidden, ffn, quantised, act, panel, scales, tile, worker, workers):
-    """act (n, F) = silu(Wg x) * (Wu x) for the FFN strips of one worker."""
-    size = hidden * COLUMNS
-    gates, ups = tile[0], tile[1]
+def _gate_up(
+    x: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
+    gate: I64, up: I64, gate_panel: F32, up_panel: F32, gates: F32, ups: F32, scales: F32, begin: int, end: int,
+) -> None:  # fmt: skip
+    """act (n, F) = silu(Wg x) * (Wu x) for the FFN strips begin..end."""
     for slot in range(len(offsets) - 1):
-        begin, end = offsets[slot], offsets[slot + 1]
-        if begin == end:
+        if offsets[slot] == offsets[slot + 1]:
             continue
-        for strip in range(worker, ffn // COLUMNS, workers):
-            decode_strip(words, gate[slot] // 4, strip, hidden, quantised, panel, 0, scales)
-            decode_strip(words, up[slot] // 4, strip, hidden, quantised, panel, size, scales)
-            for first in range(begin, end, ROW_BLOCK):
-                rows = min(ROW_BLOCK, end - first)
-                strip_product(x, token, first, rows, hidden, panel, 0, hidden, gates)
-                strip_product(x, token, first, rows, hidden, panel, size, hidden, ups)
+        for strip in range(begin, end):
+            decode_strip(words, gate[slot] // 4, strip, hidden, quantised, gate_panel, scales)
+            decode_strip(words, up[slot] // 4, strip, hidden, quantised, up_panel, scales)
+            for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
+                rows = min(ROW_BLOCK, offsets[slot + 1] - first)
+                index = address(token) + 4 * first
+                strip_product(address(x), index, rows, hidden, address(gate_panel), hidden, gates)
+                strip_product(address(x), index, rows, hidden, address(up_panel), hidden, ups)
                 for r in range(rows):
                     at = (first + r) * ffn + strip * COLUMNS
                     for j in range(COLUMNS):
@@ -168,40 +183,20 @@ def _gate_up(x, offsets, token, words, gate, up, hidden, ffn, quantised, act, pa
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _down(
-    y, offsets, token, weight, words, down, hidden, ffn, quantised, act, index, panel, scales, tile, worker, workers
-):  # fmt: skip
-    """y[t] += a * (Wd act) for the hidden strips of one worker."""
-    sums = tile[0]
+    y: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
+    down: I64, weight: F32, index: I32, panel: F32, sums: F32, scales: F32, begin: int, end: int,
+) -> None:  # fmt: skip
+    """y[t] += a * (Wd act) for the hidden strips begin..end."""
     for slot in range(len(offsets) - 1):
-        begin, end = offsets[slot], offsets[slot + 1]
-        if begin == end:
+        if offsets[slot] == offsets[slot + 1]:
             continue
-        for strip in range(worker, hidden // COLUMNS, workers):
-            decode_strip(words, down[slot] // 4, strip, ffn, quantised, panel, 0, scales)
+        for strip in range(begin, end):
+            decode_strip(words, down[slot] // 4, strip, ffn, quantised, panel, scales)
             left = strip * COLUMNS
-            for first in range(begin, end, ROW_BLOCK):
-                rows = min(ROW_BLOCK, end - first)
-                strip_product(act, index, first, rows, ffn, panel, 0, ffn, sums)
+            for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
+                rows = min(ROW_BLOCK, offsets[slot + 1] - first)
+                strip_product(address(act), address(index) + 4 * first, rows, ffn, address(panel), ffn, sums)
                 for r in range(rows):
                     t, a = token[first + r], weight[first + r]
                     for j in range(COLUMNS):
                         y[t, left + j] += a * sums[r, j]
-
-
-@njit(nogil=True, cache=True, parallel=True, error_model="numpy")
-def _expert_bank(
-    phase, x, y, offsets, token, weight, words, gate, up, down, hidden, ffn, quantised, act, index, panels, scales, tiles,
-    workers,
-):  # fmt: skip
-    # One parallel function for both passes: each costs seconds to compile.
-    for worker in prange(workers):
-        if phase == 0:
-            _gate_up(
-                x, offsets, token, words, gate, up, hidden, ffn, quantised, act, panels[worker], scales[worker],
-                tiles[worker], worker, workers,
-            )  # fmt: skip
-        else:
-            _down(
-                y, offsets, token, weight, words, down, hidden, ffn, quantised, act, index, panels[worker],
-                scales[worker], tiles[worker], worker, workers,
-            )  # fmt: skip

@@ -24,7 +24,7 @@ C7, C6, C5, C4, C3, C2 = (np.float32(1 / n) for n in (5040, 720, 120, 24, 6, 2))
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def exp32(x):
+def exp32(x: np.float32) -> np.float32:
     """exp(x) for float32 x clamped to -87..88, within 1 ulp; exp32(0) is exactly 1."""
     x = min(max(x, LOWEST), HIGHEST)
     n = (x * LOG2_E + ROUND) - ROUND
@@ -40,6 +40,6 @@ def exp32(x):
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def silu(x):
+def silu(x: np.float32) -> np.float32:
     """x / (1 + exp(-x)) for float32 x, within 3 ulp for x > -87 and 2^-115 of the truth below."""
     return x / (np.float32(1) + exp32(-x))

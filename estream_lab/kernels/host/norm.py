@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import as_input, as_output
+from estream_lab.kernels.host.arrays import F32, as_input, as_output
 from estream_lab.kernels.host.vector_ir import fma
 
 LANES = 16
@@ -30,16 +30,16 @@ def rms_norm(
     x = as_input(x, np.float32, (None, None), "x")
     weight = as_input(weight, np.float32, (x.shape[1],), "weight")
     out = np.empty(x.shape, np.float32) if out is None else as_output(out, np.float32, x.shape, "out")
-    _rms_norm(x, weight, np.float32(eps), out)
+    _rms_norm(x, weight, np.float32(eps), np.empty(LANES, np.float32), out)
     return out
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _rms_norm(x, weight, eps, out):
+def _rms_norm(x: F32, weight: F32, eps: np.float32, lanes: F32, out: F32) -> None:
     rows, width = x.shape
-    lanes = np.empty(LANES, np.float32)
     for t in range(rows):
-        lanes[:] = 0
+        for j in range(LANES):
+            lanes[j] = 0
         whole = width - width % LANES
         for i in range(0, whole, LANES):
             for j in range(LANES):
@@ -72,7 +72,7 @@ def rotate_half(x: NDArray[np.float32], cos: NDArray[np.float32], sin: NDArray[n
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _rotate_half(x, cos, sin):
+def _rotate_half(x: F32, cos: F32, sin: F32) -> None:
     rows, heads, width = x.shape
     half = width // 2
     for t in range(rows):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from numba import njit
 
-from estream_lab.kernels.host.vector_ir import COLUMNS, MAX_ROWS, tile_kernel
+from estream_lab.kernels.host.arrays import F32
+from estream_lab.kernels.host.vector_ir import COLUMNS, MAX_ROWS, address, tile_kernel
 
 ROW_BLOCK = 192
 """Rows of a tile of sums: 24 KB of fp32, beside which 16 KB of weights stay in the first-level cache."""
@@ -17,29 +18,29 @@ _one = tile_kernel(1)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def add_rows(x, index, first, rows, x0, ldx, w, w0, ldw, depth, c, c0, ldc):
-    """c (rows, 32) += x[index[first : first + rows], :depth] @ w (depth, 32); see `vector_ir.tile_kernel`.
-
-    Every sum is one chain of fused multiply-adds over ascending k, starting from what c holds.
-    """
+def add_rows(x: int, index: int, rows: int, ldx: int, w: int, depth: int, c: int, ldc: int) -> None:
+    """Add to `rows` rows of a tile, however many: see `vector_ir.tile_kernel`, whose arguments these are."""
     r = 0
     while r + MAX_ROWS <= rows:
-        _many(x, index, first + r, x0, ldx, w, w0, ldw, depth, c, c0 + r * ldc, ldc)
+        _many(x, index + 4 * r, ldx, w, depth, c + 4 * r * ldc, ldc)
         r += MAX_ROWS
     while r + 2 <= rows:
-        _two(x, index, first + r, x0, ldx, w, w0, ldw, depth, c, c0 + r * ldc, ldc)
+        _two(x, index + 4 * r, ldx, w, depth, c + 4 * r * ldc, ldc)
         r += 2
     if r < rows:
-        _one(x, index, first + r, x0, ldx, w, w0, ldw, depth, c, c0 + r * ldc, ldc)
+        _one(x, index + 4 * r, ldx, w, depth, c + 4 * r * ldc, ldc)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def strip_product(x, index, first, rows, ldx, w, w0, depth, tile):
-    """tile[:rows] (rows, 32) = x[index[first : first + rows]] @ strip, the strip being (depth, 32) floats of w at w0.
+def strip_product(x: int, index: int, rows: int, ldx: int, w: int, depth: int, tile: F32) -> None:
+    """tile[:rows] (rows, 32) = the rows ``x + index[r] * ldx`` times one strip w of (depth, 32) weights.
 
-    Cutting depth into passes changes nothing: a pass goes on from the sums that the last one stored.
+    x and w are addresses of float32 numbers, index one of int32 numbers. Cutting depth into passes changes nothing: a
+    pass goes on from the sums that the last one stored.
     """
-    tile[:rows] = 0
+    for r in range(rows):
+        for j in range(COLUMNS):
+            tile[r, j] = 0
     for k in range(0, depth, _DEPTH_BLOCK):
         span = min(_DEPTH_BLOCK, depth - k)
-        add_rows(x, index, first, rows, k, ldx, w, w0 + k * COLUMNS, COLUMNS, span, tile, 0, COLUMNS)
+        add_rows(x + 4 * k, index, rows, ldx, w + 4 * k * COLUMNS, span, address(tile), tile.shape[1])

@@ -52,102 +52,108 @@ def _splat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, _LANES), [0] * _LANES))
 
 
+def _number(value: int) -> ir.Constant:
+    return ir.Constant(_I64, value)
+
+
+def _after(builder: ir.IRBuilder, base: ir.Value, elements: ir.Value) -> ir.Value:
+    """The address of the float `elements` after the address `base`."""
+    return builder.add(base, builder.shl(elements, _number(2)))
+
+
 def _pointer(builder: ir.IRBuilder, base: ir.Value, elements: ir.Value, kind: ir.Type) -> ir.Value:
-    """Pointer to `kind` at `elements` floats past the address `base`."""
-    return builder.inttoptr(builder.add(base, builder.shl(elements, ir.Constant(_I64, 2))), kind.as_pointer())
+    return builder.inttoptr(_after(builder, base, elements), kind.as_pointer())
+
+
+def _load(builder: ir.IRBuilder, base: ir.Value, elements: int, kind: ir.Type) -> ir.Value:
+    return builder.load(_pointer(builder, base, _number(elements), kind), align=4)
 
 
 def tile_kernel(rows: int) -> Any:
     """An intrinsic that adds a product to a tile: ``c[r, :] += sum over k of x[row r, k] * w[k, :]``, k ascending.
 
-    Called as ``kernel(x, index, first, x0, ldx, w, w0, ldw, depth, c, c0, ldc)``; x, w and c are C-contiguous float32
-    arrays of any shape, addressed as flat runs of floats:
+    Called as ``kernel(x, index, ldx, w, depth, c, ldc)``. x, w and c are addresses of float32 numbers, index one of int32
+    numbers (see `address`); the steps ldx and ldc count numbers:
 
-    - x: row r, 0 <= r < rows, starts at ``x0 + index[first + r] * ldx`` (index: int32) and has `depth` elements;
-    - w: row k starts at ``w0 + k * ldw`` and has 32 elements;
-    - c: row r starts at ``c0 + r * ldc`` and has 32 elements.
+    - x: row r, 0 <= r < rows, starts ``index[r] * ldx`` after x and has `depth` elements;
+    - w: (depth, 32), a strip;
+    - c: row r starts ``r * ldc`` after c and has 32 elements.
 
-    Nothing is bounds-checked.
+    Nothing is bounds-checked. The function that calls it is never inlined: copies of the loop cost seconds to compile.
     """
-    vector = ir.VectorType(_F32, _LANES)
-    groups = COLUMNS // _LANES
 
     @intrinsic
-    def kernel(
-        typing_context: Any,
-        x: Any,
-        index: Any,
-        first: Any,
-        x0: Any,
-        ldx: Any,
-        w: Any,
-        w0: Any,
-        ldw: Any,
-        depth: Any,
-        c: Any,
-        c0: Any,
-        ldc: Any,
-    ) -> Any:
-        n = types.intp
-        signature = types.void(x, index, n, n, n, w, n, n, n, c, n, n)
-
+    def kernel(typing_context: Any, x: Any, index: Any, ldx: Any, w: Any, depth: Any, c: Any, ldc: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            x, index, first, x0, ldx, w, w0, ldw, depth, c, c0, ldc = arguments
-            x, index, w, c = (
-                builder.ptrtoint(context.make_array(signature.args[i])(context, builder, arguments[i]).data, _I64)
-                for i in (0, 1, 5, 9)
-            )
-            zero, one = ir.Constant(_I64, 0), ir.Constant(_I64, 1)
-            x_rows, c_rows = [], []
-            for r in range(rows):
-                at = builder.add(first, ir.Constant(_I64, r))
-                row = builder.sext(builder.load(_pointer(builder, index, at, _I32), align=4), _I64)
-                x_rows.append(builder.add(x0, builder.mul(row, ldx)))
-                c_rows.append(builder.add(c0, builder.mul(ldc, ir.Constant(_I64, r))))
-
-            def c_pointer(r: int, g: int) -> Any:
-                return _pointer(builder, c, builder.add(c_rows[r], ir.Constant(_I64, g * _LANES)), vector)
-
-            start = [[builder.load(c_pointer(r, g), align=4) for g in range(groups)] for r in range(rows)]
-            before = builder.block
-            head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
-            builder.branch(head)
-
-            builder.position_at_end(head)
-            k, w_row = builder.phi(_I64), builder.phi(_I64)
-            sums = [[builder.phi(vector) for _ in range(groups)] for _ in range(rows)]
-            builder.cbranch(builder.icmp_signed("<", k, depth), body, done)
-
-            builder.position_at_end(body)
-            weights = [
-                builder.load(_pointer(builder, w, builder.add(w_row, ir.Constant(_I64, g * _LANES)), vector), align=4)
-                for g in range(groups)
-            ]
-            added = []
-            for r in range(rows):
-                value = builder.load(_pointer(builder, x, builder.add(x_rows[r], k), _F32), align=4)
-                spread = _splat(builder, value)
-                added.append([_fma(builder, spread, weights[g], sums[r][g]) for g in range(groups)])
-            next_k, next_w_row = builder.add(k, one), builder.add(w_row, ldw)
-            builder.branch(head)
-
-            for phi, first_value, next_value in ((k, zero, next_k), (w_row, w0, next_w_row)):
-                phi.add_incoming(first_value, before)
-                phi.add_incoming(next_value, body)
-            for r in range(rows):
-                for g in range(groups):
-                    sums[r][g].add_incoming(start[r][g], before)
-                    sums[r][g].add_incoming(added[r][g], body)
-
-            builder.position_at_end(done)
-            for r in range(rows):
-                for g in range(groups):
-                    builder.store(sums[r][g], c_pointer(r, g), align=4)
+            builder.function.attributes.add("noinline")
+            _emit_tile(builder, rows, *arguments)
             return context.get_dummy_value()
 
-        return signature, codegen
+        return types.void(*[types.intp] * 7), codegen
 
     return kernel
+
+
+def _emit_tile(
+    builder: ir.IRBuilder,
+    rows: int,
+    x: ir.Value,
+    index: ir.Value,
+    ldx: ir.Value,
+    w: ir.Value,
+    depth: ir.Value,
+    c: ir.Value,
+    ldc: ir.Value,
+) -> None:
+    vector = ir.VectorType(_F32, _LANES)
+    groups = range(COLUMNS // _LANES)
+    x_rows, c_rows = [], []
+    for r in range(rows):
+        row = builder.sext(builder.load(_pointer(builder, index, _number(r), _I32), align=4), _I64)
+        x_rows.append(_after(builder, x, builder.mul(row, ldx)))
+        c_rows.append(_after(builder, c, builder.mul(ldc, _number(r))))
+    start = [[_load(builder, c_rows[r], g * _LANES, vector) for g in groups] for r in range(rows)]
+    before = builder.block
+    head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
+    builder.branch(head)
+
+    builder.position_at_end(head)
+    k, w_row = builder.phi(_I64), builder.phi(_I64)
+    sums = [[builder.phi(vector) for _ in groups] for _ in range(rows)]
+    builder.cbranch(builder.icmp_signed("<", k, depth), body, done)
+
+    builder.position_at_end(body)
+    weights = [_load(builder, w_row, g * _LANES, vector) for g in groups]
+    added = []
+    for r in range(rows):
+        value = _splat(builder, builder.load(_pointer(builder, x_rows[r], k, _F32), align=4))
+        added.append([_fma(builder, value, weights[g], sums[r][g]) for g in groups])
+    next_k, next_row = builder.add(k, _number(1)), _after(builder, w_row, _number(COLUMNS))
+    builder.branch(head)
+
+    for phi, first, following in ((k, _number(0), next_k), (w_row, w, next_row)):
+        phi.add_incoming(first, before)
+        phi.add_incoming(following, body)
+    for r in range(rows):
+        for g in groups:
+            sums[r][g].add_incoming(start[r][g], before)
+            sums[r][g].add_incoming(added[r][g], body)
+
+    builder.position_at_end(done)
+    for r in range(rows):
+        for g in groups:
+            builder.store(sums[r][g], _pointer(builder, c_rows[r], _number(g * _LANES), vector), align=4)
+
+
+@intrinsic
+def address(typing_context: Any, array: Any) -> Any:
+    """The address of an array's first element. The array must outlive its use: pass arrays in, don't make them here."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.ptrtoint(data, _I64)
+
+    return types.intp(array), codegen
 
 
 @intrinsic

@@ -8,9 +8,9 @@ from estream_lab.routing.routes import Routes
 def synthetic_routes(tokens: int, experts: int, top_k: int, *, alpha: float, seed: int) -> Routes:
     """Draw routes whose experts are unevenly popular.
 
-    A layer's popularity is p ~ Dirichlet(alpha, ..., alpha): the smaller `alpha`, the more skewed. Each token then draws
-    k experts without replacement by Gumbel-top-k: the k largest of log p + Gumbel noise. Values that resemble the public
-    models: OLMoE 3 to 4, DeepSeek-V2-Lite 2 to 4, LFM2 4 to 8, Mixtral 10 to 30, Qwen3 0.75 to 4.
+    A layer's popularity is p ~ Dirichlet(alpha, ..., alpha): the smaller `alpha`, the more skewed. Each token then
+    draws k experts without replacement by Gumbel-top-k: the k largest of log p + Gumbel noise. Values that resemble the
+    public models: OLMoE 3 to 4, DeepSeek-V2-Lite 2 to 4, LFM2 4 to 8, Mixtral 10 to 30, Qwen3 0.75 to 4.
 
     Weights are a softmax over all experts of the perturbed scores, not renormalised: descending within a token, with a
     sum below 1 if k < E. No experiment should lean on their values.

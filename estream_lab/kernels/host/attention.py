@@ -7,10 +7,10 @@ it: so a token's result does not depend on how its prompt was cut into chunks. E
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.arrays import F32, I32, as_input, as_output
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.host.exponential import exp32
 from estream_lab.kernels.host.threads import run_shares, threads
 from estream_lab.kernels.host.tile import add_rows
@@ -94,7 +94,7 @@ class _Workspace:
         self.lanes = np.zeros(LANES, np.float32)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _copy_block(k_cache: F32, v_cache: F32, head: int, first: int, count: int, keys: F32, values: F32) -> None:
     """Copy `count` keys to two strips (D, 32) and values to strips (64, 32); what lies beyond them is never used."""
     width = k_cache.shape[1]
@@ -110,7 +110,7 @@ def _copy_block(k_cache: F32, v_cache: F32, head: int, first: int, count: int, k
                 values[s, j, d] = v_cache[head, first + j, left + d]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _softmax_row(scores: F32, r: int, seen: int, scale: np.float32, state: F32, lanes: F32) -> np.float32:
     """Turn the first `seen` of row r's 64 scores into weights, in place, and the others into 0.
 
@@ -139,7 +139,7 @@ def _softmax_row(scores: F32, r: int, seen: int, scale: np.float32, state: F32, 
     return factor
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _attend(
     q: F32, k_cache: F32, v_cache: F32, start: int, scale: np.float32, index: I32, out: F32, head: int, first: int,
     rows: int, keys: F32, values: F32, scores: F32, sums: F32, state: F32, lanes: F32,

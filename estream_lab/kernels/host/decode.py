@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from estream_lab.kernels.host.arrays import F32, U32
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.host.vector_ir import COLUMNS, float_of_bits
 
 BLOCK_WORDS = 144
@@ -15,7 +15,7 @@ _SCALES = 128
 _SMALLEST_NORMAL = np.float32(2.0**-14)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def float_of_half(bits: np.uint32) -> np.float32:
     """The float32 that equals the fp16 number with these bits (uint32), which is finite.
 
@@ -30,7 +30,7 @@ def float_of_half(bits: np.uint32) -> np.float32:
     return -value if bits & np.uint32(0x8000) else value
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def decode_strip(words: U32, base: int, strip: int, depth: int, quantised: bool, panel: F32, scales: F32) -> None:
     """panel[: depth * 32] = strip `strip` of the projection at word `base`, as (depth, 32) floats.
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.arrays import F32, I32, as_input, as_output
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.host.threads import run_shares, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
 from estream_lab.kernels.host.vector_ir import COLUMNS, address
@@ -78,7 +78,7 @@ def linear(x: NDArray[np.float32], w: DensePanels, out: NDArray[np.float32] | No
     return out
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _linear_share(x: F32, index: I32, panels: F32, out: F32, tile: F32, begin: int, end: int) -> None:
     """The tasks begin..end, one each (row block, strip): strips of one row block follow each other."""
     rows, n = out.shape

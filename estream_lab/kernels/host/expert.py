@@ -8,10 +8,10 @@ no two threads write one place. A worker decodes a strip of weights to fp32 once
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.arrays import F32, I32, I64, U32, as_input, as_output
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.host.decode import decode_strip
 from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_shares, threads
@@ -35,8 +35,8 @@ class Scratch:
             raise ValueError("scratch memory needs at least one row, column and thread")
         self.max_rows, self.hidden, self.ffn, self.threads = max_rows, hidden, ffn, threads
         self.act = np.empty(max_rows * ffn, np.float32)  # (C, F): SwiGLU of every route
-        # Of each thread: a decoded gate and up strip (a down strip takes the first), their tiles of sums, and the scales of
-        # one block.
+        # Of each thread: a decoded gate and up strip (a down strip takes the first), their tiles of sums, and the
+        # scales of one block.
         self.panels = np.empty((threads, 2, max(hidden, ffn) * COLUMNS), np.float32)
         self.scales = np.empty((threads, COLUMNS), np.float32)
         self.tiles = np.empty((threads, 2, ROW_BLOCK, COLUMNS), np.float32)
@@ -65,8 +65,8 @@ def expert_bank(
 ) -> None:
     """Add the results of one bank's routes to y.
 
-    Routes are visited slot by slot, then in order: y is the same for any number of threads. The scatter multiplies, then
-    adds, without fusing. Results of q4-32x32 equal, bit for bit, those of f32 on the dequantised weights.
+    Routes are visited slot by slot, then in order: y is the same for any number of threads. The scatter multiplies,
+    then adds, without fusing. Results of q4-32x32 equal, bit for bit, those of f32 on the dequantised weights.
 
     Args:
         x: (T, H) float32 activations.
@@ -105,8 +105,8 @@ def expert_bank(
     def gate_up(share: int, shares: int, worker: int) -> None:
         strips = ffn // COLUMNS
         _gate_up(
-            x, *common, gate, up, *scratch.panels[worker], *scratch.tiles[worker], scratch.scales[worker],
-            strips * share // shares, strips * (share + 1) // shares,
+            x, *common, gate, up, scratch.panels[worker, 0], scratch.panels[worker, 1], scratch.tiles[worker, 0],
+            scratch.tiles[worker, 1], scratch.scales[worker], strips * share // shares, strips * (share + 1) // shares,
         )  # fmt: skip
 
     def project_down(share: int, shares: int, worker: int) -> None:
@@ -124,7 +124,7 @@ def expert_bank(
 def _check_routes(offsets: NDArray[np.int64], token: NDArray[np.int32], tokens: int) -> None:
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(token) or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(f"offsets must rise from 0 to the number of routes, {len(token)}")
-    if len(token) and not (token.min() >= 0 and token.max() < tokens):
+    if len(token) and (token.min() < 0 or token.max() >= tokens):
         raise ValueError(f"a route names token {token.min()} or {token.max()} of {tokens}")
 
 
@@ -158,7 +158,7 @@ def _check_scratch(scratch: Scratch, routes: int, hidden: int, ffn: int) -> None
         )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _gate_up(
     x: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
     gate: I64, up: I64, gate_panel: F32, up_panel: F32, gates: F32, ups: F32, scales: F32, begin: int, end: int,
@@ -181,7 +181,7 @@ def _gate_up(
                         act[at + j] = silu(gates[r, j]) * ups[r, j]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _down(
     y: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
     down: I64, weight: F32, index: I32, panel: F32, sums: F32, scales: F32, begin: int, end: int,

@@ -7,8 +7,8 @@ cutting rows. This one is the same additions and fused multiply-adds either way.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.host.vector_ir import float_of_bits, fma
 
 LOWEST, HIGHEST = np.float32(-87.0), np.float32(88.0)
@@ -23,7 +23,7 @@ ROUND = np.float32(1.5 * 2**23)  # adding and subtracting it rounds to the neare
 C7, C6, C5, C4, C3, C2 = (np.float32(1 / n) for n in (5040, 720, 120, 24, 6, 2))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def exp32(x: np.float32) -> np.float32:
     """exp(x) for float32 x clamped to -87..88, within 1 ulp; exp32(0) is exactly 1."""
     x = min(max(x, LOWEST), HIGHEST)
@@ -39,7 +39,7 @@ def exp32(x: np.float32) -> np.float32:
     return p * float_of_bits(np.uint32((np.int32(n) + np.int32(127)) << np.int32(23)))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def silu(x: np.float32) -> np.float32:
     """x / (1 + exp(-x)) for float32 x, within 3 ulp for x > -87 and 2^-115 of the truth below."""
     return x / (np.float32(1) + exp32(-x))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.arrays import F32, as_input, as_output
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.host.vector_ir import fma
 
 LANES = 16
@@ -34,7 +34,7 @@ def rms_norm(
     return out
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _rms_norm(x: F32, weight: F32, eps: np.float32, lanes: F32, out: F32) -> None:
     rows, width = x.shape
     for t in range(rows):
@@ -71,7 +71,7 @@ def rotate_half(x: NDArray[np.float32], cos: NDArray[np.float32], sin: NDArray[n
     _rotate_half(x, as_input(cos, np.float32, angles, "cos"), as_input(sin, np.float32, angles, "sin"))
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def _rotate_half(x: F32, cos: F32, sin: F32) -> None:
     rows, heads, width = x.shape
     half = width // 2

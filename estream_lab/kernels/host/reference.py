@@ -29,7 +29,7 @@ from estream_lab.kernels.host.norm import LANES as NORM_LANES
 F32 = NDArray[np.float32]
 
 
-def fma(x: F32, y: F32, z: F32) -> F32:
+def fma(x: F32 | np.float32, y: F32 | np.float32, z: F32 | np.float32) -> F32:
     """``x * y + z`` of float32 numbers, rounded once.
 
     The product is exact in fp64. Their fp64 sum is rounded to odd (Boldo and Melquiond 2008), which a second rounding,
@@ -115,11 +115,11 @@ def attention(q: F32, k_cache: F32, v_cache: F32, start: int, scale: float) -> F
 
 
 def _attend(q: F32, keys: F32, values: F32, scale: np.float32) -> F32:
-    largest, denominator = np.float32(-np.inf), np.float32(0)
+    largest, denominator = np.array(-np.inf, np.float32), np.array(0, np.float32)
     sums = np.zeros((1, len(q)), np.float32)
     for block in range(0, len(values), KEYS):
         scores = matmul(q[None], keys[:, block : block + KEYS])[0] * scale
-        new = np.maximum(largest, scores.max())
+        new = np.asarray(np.maximum(largest, scores.max()), np.float32)
         factor = exp32(np.asarray(largest - new))
         p = exp32(scores - new)
         padded = np.zeros(KEYS, np.float32)
@@ -127,7 +127,7 @@ def _attend(q: F32, keys: F32, values: F32, scale: np.float32) -> F32:
         lanes = np.zeros(SOFTMAX_LANES, np.float32)
         for part in padded.reshape(-1, SOFTMAX_LANES):
             lanes = lanes + part
-        denominator = denominator * factor + fold(lanes)
+        denominator = np.asarray(denominator * factor + fold(lanes))
         sums = sums * factor
         for j in range(len(p)):
             sums = fma(p[j], values[block + j], sums)

@@ -1,7 +1,7 @@
 """Threads of the host kernels: one pool, and one kernel at a time.
 
-Kernels release the interpreter lock, so plain Python threads run them side by side. Numba's own `parallel=True` would do
-the same at several times the compile time, and its portable layer aborts the process when two Python threads use it.
+Kernels release the interpreter lock, so plain Python threads run them side by side. Numba's own `parallel=True` would
+do the same at several times the compile time, and its portable layer aborts the process when two Python threads use it.
 
 A kernel's work is cut into a few shares for each thread, handed out as threads become free: a thread that another
 process holds up then delays one share only. Every result is computed whole within a share by a fixed sequence of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from estream_lab.kernels.host.arrays import F32
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.host.vector_ir import COLUMNS, MAX_ROWS, address, tile_kernel
 
 ROW_BLOCK = 192
@@ -17,7 +16,7 @@ _two = tile_kernel(2)
 _one = tile_kernel(1)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def add_rows(x: int, index: int, rows: int, ldx: int, w: int, depth: int, c: int, ldc: int) -> None:
     """Add to `rows` rows of a tile, however many: see `vector_ir.tile_kernel`, whose arguments these are."""
     r = 0
@@ -31,7 +30,7 @@ def add_rows(x: int, index: int, rows: int, ldx: int, w: int, depth: int, c: int
         _one(x, index + 4 * r, ldx, w, depth, c + 4 * r * ldc, ldc)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled
 def strip_product(x: int, index: int, rows: int, ldx: int, w: int, depth: int, tile: F32) -> None:
     """tile[:rows] (rows, 32) = the rows ``x + index[r] * ldx`` times one strip w of (depth, 32) weights.
 

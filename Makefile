@@ -95,7 +95,7 @@ lane-unit: $(DEV)
 
 # numba keeps compiled kernels by source, not by this setting: a cache of its own
 lane-boundscheck: $(DEV)
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-boundscheck $(PYTEST) --lane boundscheck tests/boundscheck tests/kernels
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/numba-boundscheck $(PYTEST) --lane boundscheck tests/boundscheck tests/kernels tests/experts
 
 lane-full: $(DEV)
 	$(PYTEST) --lane full tests/full

@@ -90,13 +90,13 @@ class Lane:
         if self.faults:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell each fault, or how far the lane is above its count."""
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+        """Tell each fault, or how many tests a green lane passed."""
         if self.faults:
             terminalreporter.section(f"lane {self.name}: {len(self.faults)} faults", red=True)
             for fault in self.faults:
                 terminalreporter.line(fault, red=True)
-        else:
+        elif exitstatus == pytest.ExitCode.OK:
             terminalreporter.line(f"lane {self.name}: {self.passed} tests passed")
 
 

@@ -8,7 +8,7 @@ from estream_lab.kernels.host.attention import attention
 from estream_lab.kernels.host.dense import DensePanels, linear, pack_dense
 from estream_lab.kernels.host.expert import Scratch, expert_bank
 from estream_lab.kernels.host.norm import rms_norm, rotate_half
-from estream_lab.kernels.host.threads import set_threads, threads
+from estream_lab.kernels.host.threads import set_threads, thread_limit, threads
 
 __all__ = [
     "DensePanels",
@@ -20,5 +20,6 @@ __all__ = [
     "rms_norm",
     "rotate_half",
     "set_threads",
+    "thread_limit",
     "threads",
 ]

@@ -86,11 +86,10 @@ def fold(lanes: F32) -> F32:
 def rms_norm(x: F32, weight: F32, eps: float) -> F32:
     """See `norm.rms_norm`."""
     rows, width = x.shape
-    padded = np.zeros((rows, -(-width // NORM_LANES), NORM_LANES), np.float32)
-    padded.reshape(rows, -1)[:, :width] = x
+    padded = np.pad(x, ((0, 0), (0, -width % NORM_LANES)))
     lanes = np.zeros((rows, NORM_LANES), np.float32)
-    for i in range(padded.shape[1]):
-        lanes = fma(padded[:, i], padded[:, i], lanes)
+    for i in range(0, width, NORM_LANES):
+        lanes = fma(padded[:, i : i + NORM_LANES], padded[:, i : i + NORM_LANES], lanes)
     scale = np.float32(1) / np.sqrt(fold(lanes) / np.float32(width) + np.float32(eps))
     return np.asarray(weight * (x * scale[:, None]), np.float32)
 

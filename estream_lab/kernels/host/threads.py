@@ -44,6 +44,11 @@ def threads() -> int:
     return _threads
 
 
+def thread_limit() -> int:
+    """The most threads that `set_threads` takes: processors of this process."""
+    return _limit
+
+
 def run_shares(kernel: Callable[[int, int, int], None], tasks: int, workers: int) -> None:
     """Run all shares of a kernel and wait for them.
 
@@ -54,7 +59,7 @@ def run_shares(kernel: Callable[[int, int, int], None], tasks: int, workers: int
         workers: threads to use, the calling one among them.
     """
     workers = max(1, min(workers, tasks))
-    shares = min(tasks, SHARES_A_THREAD * workers) if workers > 1 else 1
+    shares = min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1)
     with _owner:
         queue = iter(range(shares))
         helpers = [_executor().submit(_work, kernel, queue, shares, worker) for worker in range(1, workers)]

@@ -1,0 +1,98 @@
+"""Attention equals its NumPy version bit for bit, fp64 closely, and itself however a prompt is cut into chunks."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from estream_lab.kernels.host import attention, reference
+
+F32 = NDArray[np.float32]
+
+
+def case(seed: int, tokens: int, heads: int, kv_heads: int, width: int, capacity: int) -> tuple[F32, F32, F32]:
+    rng = np.random.default_rng(seed)
+    q = rng.standard_normal((tokens, heads, width)).astype(np.float32)
+    k = rng.standard_normal((kv_heads, width, capacity)).astype(np.float32)
+    v = rng.standard_normal((kv_heads, capacity, width)).astype(np.float32)
+    return q, k, v
+
+
+def exact(q: F32, k: F32, v: F32, start: int, scale: float) -> NDArray[np.float64]:
+    tokens, heads, width = q.shape
+    group = heads // len(k)
+    out = np.empty((tokens, heads, width))
+    for h in range(heads):
+        scores = q[:, h].astype(np.float64) @ k[h // group] * scale
+        scores[np.arange(k.shape[2]) > start + np.arange(tokens)[:, None]] = -np.inf
+        p = np.exp(scores - scores.max(axis=1, keepdims=True))
+        out[:, h] = p @ v[h // group] / p.sum(axis=1, keepdims=True)
+    return out.reshape(tokens, heads * width)
+
+
+SHAPES = st.tuples(
+    st.integers(1, 60),  # tokens
+    st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]),
+    st.sampled_from([2, 32, 48]),  # head size: below, at and off a strip
+    st.integers(0, 150),  # start
+    st.integers(0, 9),  # room behind the last token
+)
+
+
+@settings(max_examples=25)
+@given(SHAPES, st.integers(0, 2**32 - 1))
+def test_equals_numpy_bit_for_bit_and_fp64_closely(
+    shape: tuple[int, tuple[int, int], int, int, int], seed: int
+) -> None:
+    tokens, (heads, kv_heads), width, start, room = shape
+    q, k, v = case(seed, tokens, heads, kv_heads, width, start + tokens + room)
+    got = attention(q, k, v, start, width**-0.5)
+    assert got.tobytes() == reference.attention(q, k, v, start, width**-0.5).tobytes()
+    assert np.abs(got - exact(q, k, v, start, width**-0.5)).max() <= 2e-5
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 260), st.integers(0, 100), st.sampled_from([8, 40]), st.data())
+def test_a_prompt_may_be_cut_anywhere(tokens: int, start: int, width: int, data: st.DataObject) -> None:
+    q, k, v = case(tokens, tokens, 2, 1, width, start + tokens)
+    whole = attention(q, k, v, start, 0.3)
+    cuts = sorted(data.draw(st.lists(st.integers(0, tokens), max_size=5)))
+    parts, done = [], 0
+    for part in np.split(q, cuts):
+        parts.append(attention(part, k, v, start + done, 0.3))
+        done += len(part)
+    assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+@given(st.integers(1, 130), st.integers(0, 70), st.sampled_from([np.nan, np.inf, 3e38]))
+def test_later_positions_do_not_exist(tokens: int, start: int, poison: float) -> None:
+    q, k, v = case(7, tokens, 2, 2, 8, start + tokens)
+    clean = attention(q, k, v, start, 0.3)
+    for first in {1, tokens // 2 + 1, tokens}:
+        k2, v2 = k.copy(), v.copy()
+        k2[:, :, start + first :] = poison
+        v2[:, start + first :] = poison
+        assert attention(q[:first], k2, v2, start, 0.3).tobytes() == clean[:first].tobytes()
+
+
+def test_large_scores_do_not_overflow() -> None:
+    q, k, v = case(3, 70, 1, 1, 32, 70)
+    got = attention(1000 * q, k, v, 0, 1.0)
+    assert np.isfinite(got).all()
+    assert np.abs(got - exact(1000 * q, k, v, 0, 1.0)).max() <= 2e-2  # scores of 1e4 are exact to 1e-3 only
+
+
+def test_one_visible_key_gives_its_value() -> None:
+    q, k, v = case(0, 1, 2, 2, 16, 1)
+    assert np.array_equal(attention(q, k, v, 0, 0.25), v.reshape(1, 32))
+
+
+def test_refuses_what_does_not_fit() -> None:
+    q, k, v = case(0, 5, 4, 2, 8, 10)
+    with pytest.raises(ValueError, match="positions 6 to 10 do not fit a cache of 10"):
+        attention(q, k, v, 6, 1.0)
+    with pytest.raises(ValueError, match="4 query heads cannot share 3"):
+        attention(q, np.zeros((3, 8, 10), np.float32), np.zeros((3, 10, 8), np.float32), 0, 1.0)
+    with pytest.raises(ValueError, match=r"v_cache must have shape \(2, 10, 8\)"):
+        attention(q, k, v.swapaxes(1, 2), 0, 1.0)

@@ -1,0 +1,79 @@
+"""Kernels compile once, and cached machine code follows its sources."""
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+import estream_lab
+from estream_lab.kernels import host
+from estream_lab.kernels.host import Scratch, attention, expert_bank, linear, pack_dense, rms_norm, rotate_half
+from estream_lab.kernels.layout import projection_bytes
+
+MODULES = ("attention", "decode", "dense", "expert", "exponential", "norm", "tile")
+
+
+def run_every_kernel() -> None:
+    one = np.ones((1, 32), np.float32)
+    linear(one, pack_dense(one))
+    rms_norm(one, one[0], 1e-5)
+    rotate_half(one.reshape(1, 1, 32).copy(), one[:, :16], one[:, :16])
+    attention(one.reshape(1, 1, 32), one.reshape(1, 32, 1), one.reshape(1, 1, 32), 0, 1.0)
+    arena, zero = np.zeros(projection_bytes("q4-32x32", 32, 32), np.uint8), np.zeros(1, np.int64)
+    routes = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32))
+    expert_bank(one, one.copy(), *routes, arena, zero, zero, zero, 32, 32, "q4-32x32", Scratch(1, 32, 32, 1))
+
+
+def test_kernels_compile_once_for_the_inputs_of_an_engine() -> None:
+    """Read-only and writable, 0-d and many: another version of a kernel costs seconds at the user's first prompt."""
+    run_every_kernel()
+    one = np.ones((3, 32), np.float32)
+    one.flags.writeable = False
+    linear(one, pack_dense(one))
+    rms_norm(one, one[0], 1)
+    modules = [importlib.import_module(f"{host.__name__}.{name}") for name in MODULES]
+    kernels = {f for m in modules for f in vars(m).values() if isinstance(f, Dispatcher)}
+    versions = {kernel.py_func.__name__: len(kernel.signatures) for kernel in kernels}
+    # Those that Python calls have one version; the inner ones one or, where the outer came from the cache, none.
+    assert max(versions.values()) == 1
+    assert {name for name, n in versions.items() if n} >= {
+        "_attend", "_down", "_gate_up", "_linear_share", "_rms_norm", "_rotate_half"
+    }  # fmt: skip
+
+
+PROGRAM = """
+import numpy as np
+from estream_lab.kernels.host import linear, pack_dense
+from estream_lab.kernels.host.dense import _linear_share
+print(linear(np.full((1, 1), 3, np.float32), pack_dense(np.full((1, 1), 5, np.float32)))[0, 0])
+print(sum(_linear_share.stats.cache_hits.values()))
+"""
+
+
+def test_a_changed_source_is_never_served_from_the_cache(tmp_path: Path) -> None:
+    package = tmp_path / "estream_lab"
+    shutil.copytree(Path(estream_lab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run() -> list[str]:
+        command = [sys.executable, "-c", PROGRAM]
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.split()
+
+    assert run() == ["15.0", "0"]
+    assert run() == ["15.0", "1"]
+    # An intrinsic's file, two imports away from the kernel whose machine code it changes.
+    source = package / "kernels" / "host" / "vector_ir.py"
+    text = source.read_text()
+    changed = text.replace(
+        "_fma(builder, values[r], weights, sums[r][g])", "_fma(builder, weights, weights, sums[r][g])"
+    )
+    assert changed != text
+    source.write_text(changed)
+    assert run() == ["25.0", "0"]

@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Sequence
 
 from estream_lab import __version__
-from estream_lab.cli import doctor, notebooks, pack, prefill, routes, score
+from estream_lab.cli import bench, doctor, notebooks, pack, prefill, routes, score
 from estream_lab.errors import EStreamError
 
-COMMANDS = (pack, prefill, score, routes, notebooks, doctor)
+COMMANDS = (pack, prefill, score, routes, bench, notebooks, doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

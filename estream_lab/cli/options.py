@@ -44,7 +44,7 @@ def add_prompt(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
 def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """STORE and how it runs."""
     count = None if required else "?"
-    parser.add_argument("store", type=Path, metavar="STORE", nargs=count, help="a NAME.estream folder")  # type: ignore[arg-type]
+    parser.add_argument("store", type=Path, metavar="STORE", nargs=count, help="a NAME.estream folder")
     parser.add_argument("--executor", choices=["host"], default="host", help="where experts run (default: host)")
     parser.add_argument("--schedule", choices=["on-demand", "after-routing", "early"], default="early")
     parser.add_argument("--group-size", type=positive, metavar="G", help="experts a group (default 8)")

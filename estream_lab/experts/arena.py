@@ -50,7 +50,7 @@ class Arena:
         A class with smaller records than the slot stride needs one view a slot (a vectored read).
         """
         start = bank * self.group_size * self.stride
-        view = memoryview(self.memory)
+        view = memoryview(self._map)
         if record_bytes == self.stride:
             return [view[start : start + records * record_bytes]]
         return [view[start + i * self.stride : start + i * self.stride + record_bytes] for i in range(records)]

@@ -39,7 +39,7 @@ class ResidencyTable:
 
     def placement(self, layer: int) -> NDArray[np.int32]:
         """Phi of ``layer``: int32 (E,), the slot of each visible expert, else -1. A read-only view."""
-        view = self._placement[layer]
+        view: NDArray[np.int32] = self._placement[layer]
         view.flags.writeable = False
         return view
 

@@ -156,12 +156,18 @@ class Shard:
             what = "was cut short" if size < at else "has bytes that belong to no tensor"
             raise EStreamError(f"{self.path} {what} ({size} bytes, its header describes {at}); fetch it again")
 
+    def _drop_cached(self, offset: int, nbytes: int) -> None:
+        """Give the pages back: weights are read once, and the system would count them as this program's memory."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, offset, nbytes, os.POSIX_FADV_DONTNEED)
+
     def _pread(self, nbytes: int, offset: int) -> bytes:
         pieces = []
         while nbytes:
             piece = os.pread(self._fd, nbytes, offset)
             if not piece:
                 raise EStreamError(f"{self.path} got shorter while it was read; fetch it again")
+            self._drop_cached(offset, len(piece))
             pieces.append(piece)
             nbytes -= len(piece)
             offset += len(piece)

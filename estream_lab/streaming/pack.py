@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -153,7 +154,13 @@ def _write_experts(
     layers, layer_bytes = source.spec.layers, source.spec.experts * record.stride
     begun = len(finished) * layer_bytes
     bar = tqdm(
-        total=layers * layer_bytes, initial=begun, unit="B", unit_scale=True, desc="packing", disable=not progress
+        total=layers * layer_bytes,
+        initial=begun,
+        unit="B",
+        unit_scale=True,
+        desc="packing",
+        disable=not progress,
+        mininterval=0.1 if sys.stderr.isatty() else 10,  # seconds: a log file isn't a terminal
     )
     with bar, open(partial / EXPERTS, "r+b" if begun else "wb") as file:
         file.truncate(begun)

@@ -1,0 +1,92 @@
+"""estream bench scale: the same arena under models of growing size, each prefill in a memory control group."""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from estream_lab.cgroup import run_in_group
+from estream_lab.cli.options import positive, size
+from estream_lab.errors import EStreamError
+from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
+from estream_lab.streaming import Store
+from estream_lab.streaming.pack import pack_synthetic
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Declare the command."""
+    parser = commands.add_parser("bench", help="measure")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    action = actions.add_parser("scale", help="peak memory of one arena under synthetic models of growing size")
+    action.add_argument("--experts", type=positive, nargs="+", default=[16, 64, 256], metavar="E")
+    action.add_argument("--hidden", type=positive, default=1024)
+    action.add_argument("--ffn", type=positive, default=512)
+    action.add_argument("--layers", type=positive, default=4)
+    action.add_argument("--top-k", type=positive, default=4)
+    action.add_argument("--length", type=positive, default=256, metavar="T", help="tokens of the prompt")
+    action.add_argument("--group-size", type=positive, default=4)
+    action.add_argument("--banks", type=positive, default=3)
+    action.add_argument("--resident", action="store_true", help="also run with all experts resident, for comparison")
+    action.add_argument("--memory-limit", type=size, metavar="SIZE", help="limit of the control group")
+    action.add_argument("--folder", type=Path, help="where the stores are made and kept (default: a temporary folder)")
+    return action
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command."""
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        rows = scale(options, options.folder)
+    else:
+        with tempfile.TemporaryDirectory(prefix="estream-scale-", dir=".") as folder:
+            rows = scale(options, Path(folder))
+    if options.json:
+        print(json.dumps({"rows": rows}))
+        return 0
+    for row in rows:
+        print(
+            f"{row['implementation']:9s} {row['experts']:4d} experts  store {row['store_bytes'] / 2**20:8.1f} MiB  "
+            f"arena {row['arena_bytes'] / 2**20:6.1f} MiB  peak {row['peak_memory_bytes'] / 2**20:8.1f} MiB (with page "
+            f"cache)  RSS {row['peak_rss_bytes'] / 2**20:8.1f} MiB  {row['tokens_per_second']:8.1f} tokens/s"
+        )
+    return 0
+
+
+def scale(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """One row a model: the prefill's figures, its store's size and the group's peak memory in bytes."""
+    stores = [_store(options, folder, experts) for experts in options.experts]
+    # what every run shares (program files, compiled kernels) is in the page cache before the first counted run
+    _prefill(options, stores[0], resident=False)
+    rows = [_prefill(options, path, resident=False) for path in stores]
+    return rows + [_prefill(options, path, resident=True) for path in stores if options.resident]
+
+
+def _store(options: argparse.Namespace, folder: Path, experts: int) -> Path:
+    path = folder / f"scale-{options.hidden}x{options.ffn}x{options.layers}-{experts}.estream"
+    if not path.exists():
+        spec = synthetic_spec(
+            hidden=options.hidden, ffn=options.ffn, layers=options.layers, experts=experts, top_k=options.top_k
+        )
+        pack_synthetic(SyntheticSource(spec), path)
+    return path
+
+
+def _prefill(options: argparse.Namespace, store: Path, *, resident: bool) -> dict[str, Any]:
+    opened = Store(store)
+    tokens = " ".join(str((7 * i + 3) % opened.spec.vocab) for i in range(options.length))
+    command = [sys.executable, "-m", "estream_lab", "prefill", str(store), "--tokens", tokens, "--json"]
+    command += ["--group-size", str(options.group_size), "--banks", str(options.banks)]
+    done = run_in_group(command + ["--resident"] * resident, options.memory_limit)
+    if done.status == -9:
+        raise EStreamError(f"the prefill of {store} did not fit into the memory limit of {options.memory_limit} bytes")
+    if done.status:
+        raise EStreamError(f"the prefill of {store} failed: {done.stderr.strip()}")
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures | {
+        "implementation": "resident" if resident else "streaming",
+        "experts": opened.spec.experts,
+        "store_bytes": opened.nbytes,
+        "peak_memory_bytes": done.peak_memory_bytes,
+    }

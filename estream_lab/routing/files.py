@@ -12,7 +12,6 @@ Weights are printed as the double that equals the float32, so that reading resto
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -74,15 +73,11 @@ def _suffix(path: Path) -> str:
 
 
 def _write_atomically(path: Path, lines: Iterable[str]) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+        with open(partial, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in lines)
-        # mkstemp makes private files; a route file gets the usual rights.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
+        os.replace(partial, path)
     except BaseException:
-        os.unlink(name)
+        partial.unlink(missing_ok=True)
         raise

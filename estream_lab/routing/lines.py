@@ -8,6 +8,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.routing.routes import Routes
 
 INT32_MAX = 2**31 - 1
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class Line:
@@ -29,7 +30,7 @@ class Line:
 
     def weight(self, value: object, name: str) -> float:
         """`value` as a number that stays finite in float32."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= np.finfo(np.float32).max:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= FLOAT32_MAX:
             raise self.error(f"{name} is {value!r}, but must be a finite float32 number.")
         return float(value)
 

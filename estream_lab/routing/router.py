@@ -92,7 +92,8 @@ def route(logits: NDArray[np.float32], spec: RouterSpec, bias: NDArray[np.float3
 
 
 def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    e = np.exp(logits - logits.max(axis=1, keepdims=True))
+    with np.errstate(over="ignore"):  # a difference beyond fp32 is -inf, whose exp is 0
+        e = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(e / e.sum(axis=1, keepdims=True), np.float32)
 
 

@@ -81,6 +81,7 @@ def _frozen(values: ArrayLike, dtype: type[np.int32] | type[np.float32], name: s
         raise ValueError(f"{name} of routes must be whole numbers, not {given.dtype}")
     if dtype is np.int32 and given.size and (given.max() > 2**31 - 1 or given.min() < -(2**31)):
         raise ValueError(f"{name} of routes must fit 32 bits")
-    array = given.astype(dtype, copy=True)
+    with np.errstate(over="ignore"):  # weights that become infinite are refused by the caller
+        array = given.astype(dtype, copy=True)
     array.flags.writeable = False
     return array

@@ -1,0 +1,108 @@
+"""Routers follow each family's rule in fp32."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from estream_lab.routing import RouterSpec, route
+
+F32 = NDArray[np.float32]
+OLMOE = RouterSpec(experts=8, top_k=3, renormalise=False)
+LOGITS = hnp.arrays(np.float32, st.tuples(st.integers(0, 6), st.just(8)), elements=st.floats(-30, 30, width=32))
+
+
+def softmax(logits: F32) -> NDArray[np.float64]:
+    e = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+@given(LOGITS)
+def test_softmax_over_all_experts_then_the_largest_k(logits: F32) -> None:
+    routes = route(logits, OLMOE)
+    ids, weights = routes.expert.reshape(-1, 3), routes.weight.reshape(-1, 3)
+    scores = softmax(logits)
+    assert np.allclose(
+        weights, np.take_along_axis(scores, ids, axis=1), rtol=1e-5, atol=1e-12
+    )  # fp32 differences of logits
+    assert (np.diff(weights, axis=1) <= 0).all()  # descending, as torch.topk
+    for token, row in enumerate(scores):
+        rest = np.delete(row, ids[token])
+        assert len(rest) == 5  # distinct experts
+        assert rest.max() <= weights[token].min() * (1 + 1e-5)
+    assert (weights.sum(axis=1) < 1 + 1e-6).all()  # not renormalised
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.integers(0, 2**32 - 1))
+def test_a_token_does_not_depend_on_its_chunk(tokens: int, cut: int, seed: int) -> None:
+    logits = np.random.default_rng(seed).standard_normal((tokens, 61)).astype(np.float32)
+    spec = RouterSpec(experts=61, top_k=6, renormalise=True)
+    whole = route(logits, spec)
+    for part, first in ((logits[:cut], 0), (logits[cut:], min(cut, tokens))):
+        routes = route(part, spec)
+        here = slice(6 * first, 6 * (first + len(part)))
+        assert np.array_equal(routes.expert, whole.expert[here])
+        assert np.array_equal(routes.weight, whole.weight[here])
+
+
+def test_equal_scores_go_to_the_lower_id_first() -> None:
+    logits = np.array([[1, 5, 5, 1, 5, 0, 5, 1], [0] * 8, [-0.0, 0.0, 2, 2, -0.0, 0, 0, 2]], np.float32)
+    assert route(logits, OLMOE).expert.reshape(-1, 3).tolist() == [[1, 2, 4], [0, 1, 2], [2, 3, 7]]
+
+
+def test_sum_of_weights_shows_what_was_not_chosen() -> None:
+    logits = np.zeros((1, 8), np.float32)
+    assert route(logits, OLMOE).weight.tolist() == [0.125] * 3
+    renormalised = RouterSpec(experts=8, top_k=3, renormalise=True, scale=2.0)
+    assert np.allclose(route(logits, renormalised).weight, 2 / 3)
+
+
+@given(LOGITS)
+def test_bias_chooses_but_does_not_weigh(logits: F32) -> None:
+    lfm2 = RouterSpec(experts=8, top_k=2, scoring="sigmoid", renormalise=True, renormalise_epsilon=1e-6)
+    bias = np.array([0, 0, 0, 9, 0, 5, 0, 0], np.float32)
+    routes = route(logits, lfm2, bias)
+    assert routes.expert.reshape(-1, 2).tolist() == [[3, 5]] * len(logits)
+    scores = 1 / (1 + np.exp(-logits[:, [3, 5]].astype(np.float64)))
+    expected = scores / (scores.sum(axis=1, keepdims=True) + 1e-6)
+    assert np.allclose(routes.weight.reshape(-1, 2), expected, rtol=1e-5, atol=1e-9)
+
+
+def test_extreme_logits_neither_overflow_nor_warn() -> None:
+    logits = np.array([[3e38, -3e38, 0, 1, 2, 3, 4, 5]], np.float32)
+    assert route(logits, OLMOE).weight.tolist() == [1.0, 0.0, 0.0]
+    sigmoid = RouterSpec(experts=8, top_k=1, scoring="sigmoid", renormalise=False)
+    assert route(logits, sigmoid).weight.tolist() == [1.0]
+    assert route(-np.abs(logits), sigmoid).weight.tolist() == [0.5]
+
+
+def test_refuses_wrong_shapes_and_numbers() -> None:
+    with pytest.raises(ValueError, match=r"\(T, 8\), not \(2, 7\)"):
+        route(np.zeros((2, 7), np.float32), OLMOE)
+    with pytest.raises(ValueError, match="not finite"):
+        route(np.full((2, 8), np.nan, np.float32), OLMOE)
+    with pytest.raises(ValueError, match=r"bias must have shape \(8,\)"):
+        route(np.zeros((2, 8), np.float32), OLMOE, np.zeros(7, np.float32))
+
+
+def test_spec_survives_json_and_refuses_odd_keys() -> None:
+    spec = RouterSpec(experts=32, top_k=4, scoring="sigmoid", renormalise=True, scale=1.5, renormalise_epsilon=1e-6)
+    values = json.loads(json.dumps(spec.to_json()))
+    assert RouterSpec.from_json(values) == spec
+    with pytest.raises(ValueError, match="check: topk"):
+        RouterSpec.from_json({**values, "topk": 4})
+    del values["renormalise"]
+    with pytest.raises(ValueError, match="check: renormalise"):
+        RouterSpec.from_json(values)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"top_k": 9}, {"top_k": 0}, {"scoring": "tanh"}, {"scale": np.inf}, {"renormalise_epsilon": -1.0}]
+)
+def test_spec_refuses_impossible_rules(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="cannot choose|unknown scoring|finite"):
+        RouterSpec(**{"experts": 8, "top_k": 2, "renormalise": False, **wrong})  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from numpy.typing import NDArray
+
+from estream_lab.viz.explore import Choice, PipelineExplorer, explore, redraw
+from estream_lab.viz.figures import timeline
+
+from .hand_made import trace
+
+Tokens = NDArray[np.int32]
+
+
+def plain(figure: go.Figure | go.FigureWidget) -> dict[str, object]:
+    """What is drawn, without the identities that a live figure gives its traces."""
+    drawn = figure.to_dict()
+    layout = {key: value for key, value in drawn["layout"].items() if value != []}  # no shapes: none, or an empty list
+    return {"layout": layout, "data": [{k: v for k, v in d.items() if k != "uid"} for d in drawn["data"]]}
+
+
+def test_a_choice_reaches_the_run_and_its_picture(store: Path, tokens: Tokens) -> None:
+    choice = Choice(schedule="on-demand", group_size=5, banks=2, queue_depth=1, read_bandwidth=50e6)
+    found = explore(store, tokens, choice)
+    result = found.result
+    assert (result.schedule, result.group_size, result.banks, result.queue_depth) == ("on-demand", 5, 2, 1)
+    assert result.read_bandwidth == 50e6
+    assert "reads limited to 50 MB/s (declared)" in found.figure.layout.title.subtitle.text
+    assert found.line.startswith("G=5 B=2 Q=1: ")
+    assert result.logits_sha256[:12] in found.line
+
+
+def test_moving_a_slider_runs_again_and_changes_the_live_figure(store: Path, tokens: Tokens) -> None:
+    explorer = PipelineExplorer(store, tokens, Choice(group_size=5, banks=2))
+    first = explorer.last
+    assert plain(explorer.live) == plain(explorer.figure)
+    explorer.controls["group_size"].value = 2
+    assert explorer.choice == Choice(group_size=2, banks=2)
+    assert explorer.last.result.group_size == 2
+    assert explorer.last.result.logits_sha256 == first.result.logits_sha256
+    assert plain(explorer.live) == plain(explorer.figure)
+    assert plain(explorer.live) != plain(first.figure)
+    assert explorer.line.value == explorer.last.line
+
+
+def test_what_the_engine_refuses_is_told_and_the_figure_stays(store: Path, tokens: Tokens) -> None:
+    explorer = PipelineExplorer(store, tokens, Choice(group_size=5))
+    before = plain(explorer.live)
+    explorer.tokens = np.array([-1], np.int32)
+    explorer.controls["banks"].value = 1
+    assert "outside the vocabulary" in explorer.line.value
+    assert plain(explorer.live) == before
+
+
+def test_redraw_leaves_nothing_of_the_earlier_figure() -> None:
+    live = go.FigureWidget(timeline(trace()))
+    bare = timeline(type(trace())(trace().spans[:3], trace().provenance))
+    redraw(live, bare)
+    assert plain(live) == plain(bare)
+    with pytest.raises(ValueError, match="zip"):
+        redraw(live, timeline({"a": trace(), "b": trace()}))

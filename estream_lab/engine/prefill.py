@@ -285,8 +285,12 @@ class PrefillEngine:
 
     def _top(self, logprobs: NDArray[np.float32]) -> list[tuple[int, str, float]]:
         best = np.argsort(-logprobs, kind="stable")[:TOP]
-        text = self.tokenizer.token_text if self.tokenizer else str
-        return [(int(i), text(int(i)), float(logprobs[i])) for i in best]
+        return [(int(i), self._text(int(i)), float(logprobs[i])) for i in best]
+
+    def _text(self, token: int) -> str:
+        """A token as printable text; vocabularies are often padded beyond the tokenizer's."""
+        known = self.tokenizer is not None and token < self.tokenizer.size
+        return self.tokenizer.token_text(token) if known and self.tokenizer else f"<{token}>"
 
 
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:

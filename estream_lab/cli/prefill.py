@@ -22,7 +22,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
     with open_engine(options) as engine:
-        result = engine.prefill(prompt_tokens(options, engine))
+        result = engine.prefill(prompt_tokens(options, engine), progress=not options.json)
     if options.trace is not None:
         write = write_chrome if options.trace.suffix == ".json" else write_perfetto
         write(result.trace, options.trace)
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 def summary(result: PrefillResult) -> str:
     """The figures of a run for people, a line each."""
     limit = f", reads limited to {result.read_bandwidth / 1e6:g} MB/s (declared)" if result.read_bandwidth else ""
-    direct = "direct I/O" if result.direct_io else "buffered reads (no direct I/O here)"
+    direct = "direct I/O" if result.direct_io else f"buffered reads ({result.fallback_reason})"
     lines = [
         f"lane            {result.lane} ({result.profile}), {result.layout}, measured on {result.machine}",
         f"schedule        {result.schedule}: G={result.group_size} B={result.banks} Q={result.queue_depth}{limit}",

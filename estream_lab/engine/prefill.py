@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from estream_lab import __version__
 from estream_lab.engine.result import PrefillResult
@@ -73,7 +74,12 @@ class PrefillEngine:
             self._lane = None
 
     def prefill(
-        self, tokens: Sequence[int] | NDArray[np.int32], want: Want = "logits", positions: Positions = "last"
+        self,
+        tokens: Sequence[int] | NDArray[np.int32],
+        want: Want = "logits",
+        positions: Positions = "last",
+        *,
+        progress: bool = False,
     ) -> PrefillResult:
         """Push a prompt through the model once.
 
@@ -81,6 +87,7 @@ class PrefillEngine:
             tokens: (T,) ids, 1 <= T <= the model's context.
             want: next-token logits, their log-softmax, or the final normed hidden states.
             positions: which rows of the output: the last, all, or these indices.
+            progress: show a bar on standard error, a step a layer of each chunk.
 
         Returns:
             Output float32 (n, V) or (n, H) with routes, trace and figures.
@@ -103,10 +110,13 @@ class PrefillEngine:
         routes: dict[int, list[Routes]] = {layer: [] for layer in range(self.spec.layers)}
         completions: list[Completion] = []
         hidden = np.empty((len(rows), self.spec.hidden), np.float32)  # (n, H)
+        starts = range(0, len(ids), plan.max_tokens)
+        steps = len(starts) * self.spec.layers
+        bar = tqdm(total=steps, unit="layer", desc="prefill", leave=False, delay=1, disable=not progress)
         try:
-            for start in range(0, len(ids), plan.max_tokens):
+            for start in starts:
                 chunk = ids[start : start + plan.max_tokens]
-                x = self._layers(chunk, start, cache, recorder, routes, completions)
+                x = self._layers(chunk, start, cache, recorder, routes, completions, bar)
                 inside = (rows >= start) & (rows < start + len(chunk))
                 hidden[inside] = self._decoder.norm(x[rows[inside] - start])
             with recorder.span("dense", "head"):
@@ -114,6 +124,8 @@ class PrefillEngine:
         except BaseException:
             lane.abort()
             raise
+        finally:
+            bar.close()
         end = time.perf_counter_ns()
         recorder.add("request", "prefill", begun[1], end, rows=len(ids))
         merged = {layer: _join(parts, plan.max_tokens) for layer, parts in routes.items()}
@@ -139,6 +151,7 @@ class PrefillEngine:
         recorder: Recorder,
         routes: dict[int, list[Routes]],
         completions: list[Completion],
+        bar: "tqdm[Any]",
     ) -> NDArray[np.float32]:
         """All layers for one chunk of tokens: (T, H) before the final norm."""
         lane = self._lane
@@ -155,6 +168,7 @@ class PrefillEngine:
             y, completion = lane.run(layer, lane.x[: len(chunk)], layer_routes)  # (T, H)
             completions.append(completion)
             x = residual + y
+            bar.update()
         return x
 
     def _output(self, hidden: NDArray[np.float32], want: Want) -> NDArray[np.float32]:
@@ -254,6 +268,7 @@ class PrefillEngine:
             banks=plan.banks,
             threads=host.threads(),
             direct_io=lane.direct_io,
+            fallback_reason=lane.fallback_reason,
             read_bandwidth=plan.read_bandwidth or 0.0,
             logits_sha256=hashlib.sha256(output.tobytes()).hexdigest(),
             top=self._top(last),

@@ -27,6 +27,7 @@ class PrefillResult:
         storage_idle, npu_idle: shares of the request's time, 0 to 1 (on this CPU lane npu_idle is compute idle).
         active_experts: experts with at least one route, counted per layer and summed.
         graph_builds, invocations: of the expert graph.
+        direct_io: whether expert reads bypass the page cache; fallback_reason: why they don't, else empty.
         read_bandwidth: the declared limit in bytes/s, 0 for none.
         logits_sha256: of the output's bytes.
         top: (id, text, log-probability) of the five likeliest next tokens.
@@ -63,6 +64,7 @@ class PrefillResult:
     banks: int
     threads: int
     direct_io: bool
+    fallback_reason: str
     read_bandwidth: float
     logits_sha256: str
     top: list[tuple[int, str, float]]

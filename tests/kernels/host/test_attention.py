@@ -32,15 +32,15 @@ def exact(q: F32, k: F32, v: F32, start: int, scale: float) -> NDArray[np.float6
 
 
 SHAPES = st.tuples(
-    st.integers(1, 60),  # tokens
+    st.integers(1, 40),  # tokens
     st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]),
     st.sampled_from([2, 32, 48]),  # head size: below, at and off a strip
-    st.integers(0, 150),  # start
+    st.integers(0, 100),  # start
     st.integers(0, 9),  # room behind the last token
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(SHAPES, st.integers(0, 2**32 - 1))
 def test_equals_numpy_bit_for_bit_and_fp64_closely(
     shape: tuple[int, tuple[int, int], int, int, int], seed: int

@@ -26,6 +26,8 @@ def test_an_index_past_the_end_raises() -> None:
 
 
 def test_no_function_is_compiled_where_bounds_are_not_checked() -> None:
-    decorated = re.compile(r"@(numba\.)?(n?jit|vectorize|guvectorize)\([^)]*parallel\s*=\s*True|boundscheck\s*=\s*False")
+    decorated = re.compile(
+        r"@(numba\.)?(n?jit|vectorize|guvectorize)\([^)]*parallel\s*=\s*True|boundscheck\s*=\s*False"
+    )
     assert [path.name for path in PACKAGE.rglob("*.py") if decorated.search(path.read_text())] == []
     assert decorated.search("@njit(cache=True,\n parallel=True)")

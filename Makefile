@@ -23,7 +23,7 @@ DEV := $(VENV)/.dev-installed
 ORACLE_READY := $(ORACLE)/.installed
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
 
-.PHONY: help install lab test test-full demo ui lint format typecheck lock counts oracle clean
+.PHONY: help install lab test test-full demo ui bench lint format typecheck lock counts oracle clean
 .PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
 
 help: ## this list
@@ -72,14 +72,19 @@ lab: $(RUNTIME) ## open JupyterLab on the tour
 
 STORE := build/tiny.estream
 
-$(STORE): $(RUNTIME) $(wildcard data/tiny_moe/checkpoint/*)
+# packed again when the model or the code that packs has changed
+$(STORE): $(RUNTIME) $(wildcard data/tiny_moe/checkpoint/* estream_lab/streaming/*.py estream_lab/kernels/*.py estream_lab/models/*.py)
 	@mkdir -p build
-	rm -rf $@ $@.partial
+	rm -rf $@
 	$(VENV)/bin/estream pack data/tiny_moe/checkpoint -o $@ --quant q4_0
 
 demo: $(STORE) ## pack the shipped model, run a prefill on it, write a report and a trace to out/
 	@mkdir -p out
-	$(VENV)/bin/estream prefill $(STORE) --prompt-file data/prompts/demo.txt --trace out/demo.perfetto-trace --report out/demo.html
+	$(VENV)/bin/estream prefill $(STORE) --prompt-file data/tiny_moe/heldout/text.txt --max-tokens 1024 \
+	  --group-size 2 --banks 3 --trace out/demo.perfetto-trace --report out/demo.html
+
+bench: $(RUNTIME) ## peak memory of one arena under models of growing size (needs a memory control group: root)
+	$(VENV)/bin/estream bench scale --resident
 
 # ---- tests (CONTRIBUTING.md tells what each lane holds)
 

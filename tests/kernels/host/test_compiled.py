@@ -65,7 +65,8 @@ def test_a_changed_source_is_never_served_from_the_cache(tmp_path: Path) -> None
         ).stdout.split()
 
     before, hits = run()
-    assert (before, hits) == ("0.7310586", "0")
+    assert before.startswith("0.73105")  # 1 / (1 + exp(-1))
+    assert hits == "0"
     assert run() == [before, "1"]
     # The file of an intrinsic, which is compiled into exp32, which is compiled into silu.
     source = package / "kernels" / "host" / "vector_ir.py"

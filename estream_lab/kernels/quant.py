@@ -48,34 +48,50 @@ def quantise_q4_0(w: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np
 def _quantise_rows(w: NDArray[np.float32], first_row: int) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
     rows, depth = w.shape
     blocks = w.reshape(rows, depth // BLOCK, BLOCK)  # (N, K/32, 32)
-    largest = np.abs(blocks).argmax(axis=-1, keepdims=True)
-    peak = np.take_along_axis(blocks, largest, axis=-1)  # signed
-    exact = peak / np.float32(-8)
-    _refuse_unfit(w, exact[..., 0], first_row)
-    with np.errstate(over="ignore", divide="ignore"):
-        inverse = np.where(exact == 0, np.float32(0), np.float32(1) / exact)
-    # Below 2^-128 the inverse overflows; the fp16 scale is 0 there, so q = 8 (weight 0) is the only sensible value.
-    inverse[np.isinf(inverse)] = 0
-    q = np.trunc(blocks * inverse + np.float32(8.5)).astype(np.uint8).clip(0, 15)
-    return q.reshape(rows, depth), exact[..., 0].astype(np.float16)
-
-
-def _refuse_unfit(w: NDArray[np.float32], scale: NDArray[np.float32], first_row: int) -> None:
-    finite = np.isfinite(w)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        raise EStreamError(
-            f"The weight at row {first_row + row}, column {column} is {w[row, column]}: Q4_0 needs finite weights,"
-            " so mend or export the checkpoint again."
-        )
-    # Compared after rounding: 8191.9 rounds to an fp16 scale of 8192.
+    peak = _peak(blocks)
+    if not np.isfinite(peak).all():
+        _refuse_not_finite(w, first_row)
+    exact = peak / np.float32(-8)  # (N, K/32)
     with np.errstate(over="ignore"):
-        too_large = np.abs(scale.astype(np.float16).astype(np.float32)) >= SCALE_LIMIT
+        d = exact.astype(np.float16)
+    _refuse_overflow(exact, d, first_row)
+    with np.errstate(over="ignore", divide="ignore"):
+        inverse = np.float32(1) / exact
+    # Of an empty block, and below 2^-128, the inverse is infinite; the scale is 0 then, and q = 8 is weight 0.
+    inverse[np.isinf(inverse)] = 0
+    level = blocks * inverse[:, :, None]  # -8..8, rounded once more by the addition, as in ggml
+    level += np.float32(8.5)
+    q = np.minimum(level.astype(np.uint8), 15)
+    return q.reshape(rows, depth), d
+
+
+def _peak(blocks: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of each block the weight of largest magnitude, sign included; the first of equals. NaN if it holds a NaN."""
+    high, low = blocks.max(axis=-1), blocks.min(axis=-1)
+    peak = np.where(high > -low, high, low)
+    equals = high == -low
+    if equals.any():
+        tied = blocks[equals]  # (n, 32)
+        peak[equals] = tied[np.arange(len(tied)), np.abs(tied).argmax(axis=-1)]
+    return np.asarray(peak, np.float32)
+
+
+def _refuse_not_finite(w: NDArray[np.float32], first_row: int) -> None:
+    row, column = np.argwhere(~np.isfinite(w))[0]
+    raise EStreamError(
+        f"The weight at row {first_row + row}, column {column} is {w[row, column]}: Q4_0 needs finite weights,"
+        " so mend or export the checkpoint again."
+    )
+
+
+def _refuse_overflow(exact: NDArray[np.float32], d: NDArray[np.float16], first_row: int) -> None:
+    # The rounded scale decides: 8191.9 becomes 8192 in fp16.
+    too_large = np.abs(d.astype(np.float32)) >= SCALE_LIMIT
     if too_large.any():
         row, block = np.argwhere(too_large)[0]
         raise EStreamError(
             f"The weights at row {first_row + row}, columns {block * BLOCK} to {block * BLOCK + BLOCK - 1} need a scale"
-            f" of {abs(scale[row, block]):g}, and Q4_0 here allows less than {SCALE_LIMIT:g} (fp16 would overflow):"
+            f" of {abs(exact[row, block]):g}, and Q4_0 here allows less than {SCALE_LIMIT:g} (fp16 would overflow):"
             " use the f32 layout for this model."
         )
 

@@ -1,6 +1,7 @@
 """Packing: a checkpoint becomes a store, resumably and in bounded memory; the manifest's rename commits it."""
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -23,8 +24,10 @@ from estream_lab.kernels.layout import pack_f32, pack_q4_32x32
 from estream_lab.kernels.quant import quantise_q4_0
 from estream_lab.models.source import ExpertSource
 from estream_lab.models.synthetic import SyntheticSource
+from estream_lab.models.tokenizer import FILE as TOKENIZER
+from estream_lab.models.tokenizer import Tokenizer
 from estream_lab.streaming.dense import WeightSource, dense_bytes, write_dense
-from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, VERSION, Store
+from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, VERSION
 
 QUANTS = {"q4_0": "q4-32x32", "f32": "f32"}
 JOURNAL = "pack.json"
@@ -67,14 +70,13 @@ def pack(checkpoint: Path, output: Path, *, quant: str = "q4_0", progress: bool 
         EStreamError: bad input, an existing output, or a full disk; nothing is left under ``output``'s name.
     """
     _check_output(output, quant)
-    if _finish_commit(output):
-        store = Store(output)
-        return Packed(output, store.experts_bytes, store.nbytes - store.experts_bytes, store.spec.layers)
     with ExpertSource.open(checkpoint) as source:
         files = sorted(checkpoint.glob("*.safetensors"))
         stamps = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in files}
-        tokenizer = checkpoint / "tokenizer.json"
-        text = tokenizer.read_text(encoding="utf-8") if tokenizer.exists() else None
+        text = None
+        if (checkpoint / TOKENIZER).exists():
+            Tokenizer.from_files(checkpoint)  # a damaged one is refused here, not by every engine
+            text = (checkpoint / TOKENIZER).read_text(encoding="utf-8")
         return _pack(source, output, quant, progress, _Origin(checkpoint.resolve().name, stamps, text))
 
 
@@ -98,10 +100,11 @@ def _check_output(output: Path, quant: str) -> None:
         raise EStreamError(f"unknown quantisation '{quant}': choose one of {', '.join(QUANTS)}")
     if not output.name.endswith(".estream"):
         raise EStreamError(f"a store's name must end in .estream: try '{output.name}.estream'")
-    if (output / MANIFEST).exists():
-        raise EStreamError(f"{output} exists already: remove it or choose another name")
-    if output.exists() and not (output / COMMITTING).exists():
-        raise EStreamError(f"{output} exists and is not a store: choose another name")
+    with _disk_errors(output):
+        if (output / MANIFEST).exists():
+            raise EStreamError(f"{output} exists already: remove it or choose another name")
+        if os.path.lexists(output) and not (output / COMMITTING).exists():
+            raise EStreamError(f"{output} exists and is not a store: choose another name")
 
 
 def _pack(source: WeightSource, output: Path, quant: str, progress: bool, origin: _Origin) -> Packed:
@@ -111,16 +114,24 @@ def _pack(source: WeightSource, output: Path, quant: str, progress: bool, origin
     partial = output.with_name(output.name + ".partial")
     stated = {"checkpoint": origin.name, "quant": quant, "packed_by": f"estream-lab {__version__}"}
     settings = {"version": VERSION, "model": spec.to_json(), "origin": stated, "stamps": origin.stamps}
-    finished = _resume(partial, settings, layer_bytes)
-    done = len(finished)
-    _check_space(partial.parent, (spec.layers - done) * layer_bytes + dense_bytes(source))
+    if (output / COMMITTING).exists():  # a run stopped between the two renames of its commit
+        with _disk_errors(output):
+            if len(_resume(output, settings, layer_bytes)) != spec.layers:
+                raise EStreamError(f"{output} is unfinished, and not of this checkpoint: remove it first")
+            _finish_commit(output)
+            return Packed(output, spec.layers * layer_bytes, (output / DENSE).stat().st_size, spec.layers)
     with _disk_errors(partial):
+        needed = spec.layers * layer_bytes + dense_bytes(source)
+        _check_space(partial.parent, needed - len(_resume(partial, settings, layer_bytes)) * layer_bytes)
         partial.mkdir(parents=True, exist_ok=True)
+    with _disk_errors(partial), _alone(partial):
+        finished = _resume(partial, settings, layer_bytes)
+        done = len(finished)
         try:
             _write_experts(source, partial, settings, finished, record, quant, progress)
             checksums = write_dense(partial / DENSE, source)
         except EStreamError:  # bad input: what was written is of no use to anyone
-            shutil.rmtree(partial)
+            shutil.rmtree(partial, ignore_errors=True)
             raise
         size = (partial / DENSE).stat().st_size
         order = list(range(spec.experts))
@@ -243,17 +254,29 @@ def _replace(path: Path, content: dict[str, Any]) -> None:
 def _commit(partial: Path, output: Path, manifest: dict[str, Any]) -> None:
     """Rename folder, then manifest: a folder without manifest.json is no store."""
     _replace(partial / COMMITTING, manifest)
-    (partial / JOURNAL).unlink(missing_ok=True)
     os.rename(partial, output)
-    os.rename(output / COMMITTING, output / MANIFEST)
+    _finish_commit(output)
 
 
-def _finish_commit(output: Path) -> bool:
-    """Take up a commit that stopped between its two renames."""
-    if not (output / COMMITTING).exists():
-        return False
+def _finish_commit(output: Path) -> None:
+    """The second rename; the journal goes last, for until then it tells whose work this is."""
     os.rename(output / COMMITTING, output / MANIFEST)
-    return True
+    (output / JOURNAL).unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(partial: Path) -> Iterator[None]:
+    """Hold the folder against other processes that pack into it.
+
+    Raises:
+        EStreamError: one does already.
+    """
+    with open(partial / EXPERTS, "ab") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise EStreamError(f"another process is packing into {partial}: wait for its end") from error
+        yield
 
 
 @contextmanager

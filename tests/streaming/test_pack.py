@@ -132,15 +132,76 @@ def test_an_interrupted_pack_goes_on_where_it_stopped(
     assert not (tmp_path / "cut.estream.partial").exists()
 
 
-def test_a_stop_between_the_two_renames_is_taken_up(checkpoint: Path, tmp_path: Path) -> None:
-    whole = tmp_path / "m.estream"
-    pack(checkpoint, whole, progress=False)
-    expected = files(whole)
-    (whole / "manifest.json").rename(whole / "manifest.json.partial")
-    with pytest.raises(EStreamError, match="not a store"):
-        Store(whole)
-    pack(checkpoint, whole, progress=False)
-    assert files(whole) == expected
+@pytest.mark.parametrize("step", range(3))
+def test_a_stop_within_the_commit_loses_nothing(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Before the folder's rename, before the manifest's, and before the journal is removed."""
+    pack(checkpoint, tmp_path / "whole.estream", progress=False)
+    cut, steps = tmp_path / "cut.estream", 0
+
+    def stop_at(real: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps > step:
+                raise KeyboardInterrupt
+            return real(*arguments, **more)
+
+        return call
+
+    monkeypatch.setattr(os, "rename", stop_at(os.rename))
+    monkeypatch.setattr(Path, "unlink", stop_at(Path.unlink))
+    with pytest.raises(KeyboardInterrupt):
+        pack(checkpoint, cut, progress=False)
+    monkeypatch.undo()
+    if step < 2:
+        with pytest.raises(EStreamError, match="not a store"):
+            Store(cut)
+        with pytest.raises(EStreamError, match="with other settings"):  # never passed off as what was asked for now
+            pack(checkpoint, cut, quant="f32", progress=False)
+        assert pack(checkpoint, cut, progress=False).resumed_layers == SPEC.layers
+        assert files(cut) == files(tmp_path / "whole.estream")
+    assert Store(cut).spec == SPEC
+
+
+def test_an_unfinished_commit_of_unknown_origin_is_refused(tmp_path: Path) -> None:
+    store = synthetic_store(tmp_path)
+    (store / "manifest.json").rename(store / "manifest.json.partial")
+    with pytest.raises(EStreamError, match="is unfinished, and not of this checkpoint"):
+        synthetic_store(tmp_path)
+
+
+def test_two_runs_never_write_one_store(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack(checkpoint, tmp_path / "whole.estream", progress=False)
+    output, refused = tmp_path / "m.estream", []
+
+    def meddled(*arguments: Any) -> np.ndarray:
+        if len(refused) < 12:
+            with pytest.raises(EStreamError) as caught:
+                pack(checkpoint, output, progress=False)
+            refused.append(str(caught.value))
+        return pack_record(*arguments)
+
+    monkeypatch.setattr(pack_module, "pack_record", meddled)
+    pack(checkpoint, output, progress=False)
+    assert set(refused) == {f"another process is packing into {output}.partial: wait for its end"}
+    assert files(output) == files(tmp_path / "whole.estream")
+
+
+def test_a_damaged_tokenizer_is_refused_before_anything_is_written(checkpoint: Path, tmp_path: Path) -> None:
+    (checkpoint / "tokenizer.json").write_text("{}")
+    with pytest.raises(EStreamError, match="no tokenizer file"):
+        pack(checkpoint, tmp_path / "m.estream", progress=False)
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint"]
+
+
+def test_files_in_the_way_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "link.estream").symlink_to("nowhere")
+    (tmp_path / "m.estream.partial").write_text("")
+    for name, message in (("link", "is not a store"), ("m", "can't write .*partial"), ("n" * 300, "can't write")):
+        with pytest.raises(EStreamError, match=message):
+            pack_synthetic(SyntheticSource(SPEC), tmp_path / f"{name}.estream", progress=False)
 
 
 def test_a_partial_store_of_other_settings_is_refused(

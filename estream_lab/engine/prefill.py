@@ -2,11 +2,12 @@
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,9 @@ class PrefillEngine:
         self.settings = settings.complete(store)
         self.tokenizer = Tokenizer.from_json(store.tokenizer_json) if store.tokenizer_json else None
         host.set_threads(self.settings.threads or available_cpus())
-        self._decoder = Decoder(store.spec, store.dense_reader())
+        with store.dense_reader() as read:
+            self._decoder = Decoder(store.spec, read)
+        self._busy = threading.Lock()
         self._lane: Any = None
         self._plan: LanePlan | None = None
 
@@ -69,9 +72,9 @@ class PrefillEngine:
 
     def close(self) -> None:
         """Free arena and files."""
-        if self._lane is not None:
-            self._lane.close()
-            self._lane = None
+        lane, self._lane = self._lane, None  # let go of even where closing fails: late reads keep the old arena alive
+        if lane is not None:
+            lane.close()
 
     def prefill(
         self,
@@ -93,11 +96,25 @@ class PrefillEngine:
             Output float32 (n, V) or (n, H) with routes, trace and figures.
 
         Raises:
-            EStreamError: an empty prompt, ids outside the vocabulary, more tokens than the context, or storage that
-                fails during the run.
+            EStreamError: an empty prompt, ids outside the vocabulary, more tokens than the context, storage that fails
+                during the run, or a request of another thread that is still running.
         """
         ids = self._check(tokens)
         rows = _rows(positions, len(ids))
+        if want not in get_args(Want):
+            raise EStreamError(f"a prefill gives {', '.join(get_args(Want))}, not '{want}'")
+        if not self._busy.acquire(blocking=False):
+            raise EStreamError("this engine runs another thread's request: open one engine a thread")
+        try:
+            return self._run(ids, want, rows, progress)
+        except BaseException:
+            self.close()  # the next request opens a lane of its own, whatever state this one was left in
+            raise
+        finally:
+            self._busy.release()
+
+    def _run(self, ids: NDArray[np.int32], want: Want, rows: NDArray[np.int64], progress: bool) -> PrefillResult:
+        """One request, checked: ids (T,), rows (n,) of the output."""
         self._prepare(len(ids))
         scope = "request" if reset_peak_rss() else "process"
         lane, plan = self._lane, self._plan
@@ -112,8 +129,7 @@ class PrefillEngine:
         hidden = np.empty((len(rows), self.spec.hidden), np.float32)  # (n, H)
         starts = range(0, len(ids), plan.max_tokens)
         steps = len(starts) * self.spec.layers
-        bar = tqdm(total=steps, unit="layer", desc="prefill", leave=False, delay=1, disable=not progress)
-        try:
+        with tqdm(total=steps, unit="layer", desc="prefill", leave=False, delay=1, disable=not progress) as bar:
             for start in starts:
                 chunk = ids[start : start + plan.max_tokens]
                 x = self._layers(chunk, start, cache, recorder, routes, completions, bar)
@@ -121,11 +137,6 @@ class PrefillEngine:
                 hidden[inside] = self._decoder.norm(x[rows[inside] - start])
             with recorder.span("dense", "head"):
                 output = self._output(hidden, want)
-        except BaseException:
-            lane.abort()
-            raise
-        finally:
-            bar.close()
         end = time.perf_counter_ns()
         recorder.add("request", "prefill", begun[1], end, rows=len(ids))
         merged = {layer: _join(parts, plan.max_tokens) for layer, parts in routes.items()}
@@ -179,8 +190,10 @@ class PrefillEngine:
 
     def _check(self, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
         ids = np.asarray(tokens)
-        if ids.ndim != 1 or not len(ids):
+        if not ids.size:
             raise EStreamError("the prompt is empty: give at least one token")
+        if ids.ndim != 1:
+            raise EStreamError(f"token ids must be one row, not an array of shape {ids.shape}")
         if not np.issubdtype(ids.dtype, np.integer):
             raise EStreamError(f"token ids must be whole numbers, not {ids.dtype}")
         outside = np.flatnonzero((ids < 0) | (ids >= self.spec.vocab))
@@ -235,7 +248,8 @@ class PrefillEngine:
         read = sum(c.bytes_read for c in completions)
         speculative = sum(c.bytes_speculative for c in completions)
         trace = recorder.trace(self._provenance(len(ids), schedule))
-        last = log_softmax(self._decoder.logits(hidden[-1:]))[0] if want != "logprobs" else output[-1]
+        final = self._output(hidden[-1:], "logprobs") if want == "hidden" else output[-1:]
+        last = log_softmax(final)[0] if want == "logits" else final[0]  # (V,)
         return PrefillResult(
             output=output,
             want=want,
@@ -281,6 +295,7 @@ class PrefillEngine:
             "lane": lane.name,
             "kind": "measured",
             "machine": processor(),
+            "cpu": processor(),
             "model": str(self.store.origin.get("checkpoint", "")),
             "store_checksum": self.store.checksum,
             "layout": self.store.layout,
@@ -317,12 +332,13 @@ def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _rows(positions: Positions, tokens: int) -> NDArray[np.int64]:
-    if isinstance(positions, str):
+    if isinstance(positions, str) and positions in ("last", "all"):
         return np.arange(tokens) if positions == "all" else np.array([tokens - 1])
-    rows = np.asarray(positions, np.int64)
-    if rows.ndim != 1 or not len(rows) or rows.min() < 0 or rows.max() >= tokens:
-        raise EStreamError(f"positions must be a non-empty list of indices from 0 to {tokens - 1}")
-    return rows
+    rows = np.asarray(positions)
+    plain = rows.ndim == 1 and rows.size and np.issubdtype(rows.dtype, np.integer)
+    if not plain or rows.min() < 0 or rows.max() >= tokens:
+        raise EStreamError(f"positions must be last, all, or a non-empty list of indices from 0 to {tokens - 1}")
+    return rows.astype(np.int64)
 
 
 def _join(parts: list[Routes], chunk: int) -> Routes:

@@ -30,7 +30,7 @@ class PrefillResult:
         direct_io: whether expert reads bypass the page cache; fallback_reason: why they don't, else empty.
         read_bandwidth: the declared limit in bytes/s, 0 for none.
         logits_sha256: of the output's bytes.
-        top: (id, text, log-probability) of the five likeliest next tokens.
+        top: (id, text, log-probability) of the five likeliest next tokens after the last of the asked positions.
     """
 
     output: NDArray[np.float32] = field(repr=False)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from estream_lab.errors import EStreamError
+from estream_lab.experts.schedule import policy
 from estream_lab.streaming.store import Store
 
 DEFAULT_GROUP, DEFAULT_BANKS, DEFAULT_QUEUE = 8, 3, 2
@@ -50,6 +51,7 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EStreamError(f"{name.replace('_', ' ')} must be at least 1, not {value}")
+        policy(self.schedule)
         most = -(-experts // group)  # more banks than groups never help
         banks = min(self._banks(group * store.stride, group), most)
         queue = min(self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE, banks)

@@ -29,7 +29,12 @@ class Arena:
         if stride <= 0 or stride % PAGE_BYTES:
             raise ValueError(f"slot stride {stride} is not a positive multiple of {PAGE_BYTES}")
         self.banks, self.group_size, self.stride, self.poisoned = banks, group_size, stride, poison
-        self._map = mmap.mmap(-1, banks * group_size * stride)
+        try:
+            self._map = mmap.mmap(-1, banks * group_size * stride)
+        except (OSError, OverflowError) as error:
+            raise EStreamError(
+                f"no memory for {banks} banks of {group_size} records of {stride} bytes: choose a smaller arena"
+            ) from error
         self.memory: NDArray[np.uint8] = np.frombuffer(self._map, dtype=np.uint8)  # (B * G * stride,)
         if poison:
             self.memory.fill(0xFF)

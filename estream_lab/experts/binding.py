@@ -120,7 +120,12 @@ def group_routes(routes: Routes, group_of: NDArray[np.int32], groups: int) -> Gr
         routes: the layer's routes, length R.
         group_of: int32 (E,), q_l(e): the group of each expert.
         groups: K.
+
+    Raises:
+        ValueError: a route names an expert that the layer doesn't have.
     """
+    if len(routes) and routes.expert.max() >= len(group_of):
+        raise ValueError(f"a route names expert {routes.expert.max()} of a layer of {len(group_of)}")
     offsets, _, route, _ = _compact(
         routes.token,
         routes.expert,

@@ -87,18 +87,6 @@ class ResidencyTable:
         """InUse (last completion) or Ready (no routed work) -> Available; the bank's translations vanish together."""
         if self.bank_state(bank) not in (SlotState.IN_USE, SlotState.READY):
             raise ResidencyError(f"bank {bank} can't be released while {self.bank_state(bank).name}")
-        self._clear(bank)
-
-    def abandon(self, bank: int) -> None:
-        """Filling -> Available: the read failed or was cancelled, and no byte will arrive any more."""
-        self._expect(bank, SlotState.FILLING, "abandon")
-        self._clear(bank)
-
-    def owner(self, bank: int) -> tuple[int, NDArray[np.int32]] | None:
-        """(layer, experts in place order) that own the bank, or None."""
-        return self._owner[bank]
-
-    def _clear(self, bank: int) -> None:
         layer, experts = self._owned(bank)
         self._placement[layer, experts] = -1
         self._owner[bank] = None

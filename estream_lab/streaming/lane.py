@@ -1,7 +1,7 @@
 """Lanes, where a layer's routed experts run: the protocol, and the in-process lane, streamed or resident."""
 
-from collections import Counter
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import GroupedRoutes, compact, group_routes
 from estream_lab.experts.graph import ExpertGraph, GraphCounts, HostKernel
-from estream_lab.experts.residency import ResidencyTable
+from estream_lab.experts.residency import ResidencyError, ResidencyTable
 from estream_lab.experts.schedule import LayerSchedule, policy
 from estream_lab.experts.shape import RecordClass
 from estream_lab.routing import Routes
@@ -64,7 +64,11 @@ class Lane(Protocol):
         ...
 
     def abort(self) -> None:
-        """Give up a layer that was begun: outstanding reads end, every bank is free; the lane can be used again."""
+        """Give up a layer that was begun: outstanding reads end, every bank is free; the lane can be used again.
+
+        Raises:
+            EStreamError: reads that don't end; such a lane is of no more use.
+        """
         ...
 
     def close(self) -> None:
@@ -114,8 +118,10 @@ class _InProcessLane:
     ) -> int:
         """Bind and run one group in one bank."""
         start = self._recorder.now()
-        size = self._arena.group_size
-        binding = compact(routes, placement, bank * size, size, grouped.of(group))
+        size, wanted = self._arena.group_size, grouped.of(group)
+        binding = compact(routes, placement, bank * size, size, wanted)
+        if len(binding) != len(wanted):  # an expert that isn't in the bank would be left out of y without a word
+            raise ResidencyError(f"bank {bank} serves {len(binding)} of group {group}'s {len(wanted)} routes")
         invocations = self._graphs[self._store.layers[layer].record].invoke(x, y, binding)
         self._recorder.add(
             "expert",
@@ -142,10 +148,14 @@ class StreamingLane(_InProcessLane):
     def __init__(self, store: Store, plan: LanePlan, wait: WaitLimit | None = None) -> None:
         self._policy = policy(plan.schedule)
         super().__init__(store, plan, Arena(plan.banks, plan.group_size, store.stride, poison=plan.poison))
-        self._residency = ResidencyTable(store.spec.layers, store.spec.experts, plan.banks, plan.group_size)
+        self._residency = self._new_residency()
         self._loader = Loader(store, plan.queue_depth, plan.read_bandwidth)
         self._wait = wait or WaitLimit.of(plan.read_bandwidth, plan.banks * plan.group_size * store.stride)
         self._pipeline: LayerPipeline | None = None
+
+    def _new_residency(self) -> ResidencyTable:
+        spec, plan = self._store.spec, self._plan
+        return ResidencyTable(spec.layers, spec.experts, plan.banks, plan.group_size)
 
     @property
     def direct_io(self) -> bool:
@@ -201,8 +211,14 @@ class StreamingLane(_InProcessLane):
     def abort(self) -> None:
         """See `Lane`."""
         pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None:
-            pipeline.cancel()
+        if pipeline is None:
+            return
+        pipeline.cancel()
+        self._loader.settle(self._wait.seconds)
+        # An interrupt may have come between any two transitions, so a new table rather than an orderly end of the old.
+        self._residency = self._new_residency()
+        for bank in range(self._plan.banks):
+            self._arena.release(bank)
 
     def close(self) -> None:
         """See `Lane`."""
@@ -217,11 +233,8 @@ class ResidentLane(_InProcessLane):
     """
 
     def __init__(self, store: Store, plan: LanePlan) -> None:
-        self._banks = Counter[int]()  # layer -> its first bank
-        total = 0
-        for layer, records in enumerate(store.layers):
-            self._banks[layer] = total
-            total += records.groups(plan.group_size)
+        groups = [records.groups(plan.group_size) for records in store.layers]
+        *self._banks, total = accumulate(groups, initial=0)  # first bank of each layer, and how many there are
         super().__init__(store, plan, Arena(total, plan.group_size, store.stride, poison=plan.poison))
         loader = Loader(store, plan.queue_depth, plan.read_bandwidth)
         try:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import xxhash
 
@@ -67,8 +68,9 @@ class Loader:
     def __init__(self, store: Store, queue_depth: int, read_bandwidth: float | None = None) -> None:
         self._store = store
         self._bucket = TokenBucket(read_bandwidth) if read_bandwidth is not None else None
+        self._queue_depth = queue_depth
         self._file = open_direct(store.experts_path)
-        self._workers = ThreadPoolExecutor(queue_depth, thread_name_prefix="estream-read")
+        self._workers = self._new_workers()
 
     @property
     def direct(self) -> bool:
@@ -84,10 +86,28 @@ class Loader:
         """Start ``read``; the future holds (start_ns, end_ns, bytes) on the host clock or the error."""
         return self._workers.submit(self._read, read)
 
+    def settle(self, seconds: float) -> None:
+        """Drop reads that haven't started and wait for those that have: no byte arrives afterwards.
+
+        Whole worker threads are waited for, not futures: an interrupt may have lost a future that was just submitted.
+
+        Raises:
+            EStreamError: a read goes on after ``seconds``.
+        """
+        workers, self._workers = self._workers, self._new_workers()
+        ending = threading.Thread(target=partial(workers.shutdown, wait=True, cancel_futures=True), daemon=True)
+        ending.start()
+        ending.join(seconds)
+        if ending.is_alive():
+            raise EStreamError(f"reads from {self._file.path} did not end within {seconds:g} s: check the disk")
+
     def close(self) -> None:
         """Wait for outstanding reads and close the file."""
         self._workers.shutdown(wait=True, cancel_futures=True)
         self._file.close()
+
+    def _new_workers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._queue_depth, thread_name_prefix="estream-read")
 
     def _read(self, read: GroupRead) -> tuple[int, int, int]:
         start = time.perf_counter_ns()

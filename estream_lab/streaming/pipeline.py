@@ -38,7 +38,6 @@ class LayerPipeline:
         self._loader, self._residency, self._arena = loader, residency, arena
         self._recorder, self._wait = recorder, wait
         self._changed = threading.Condition()
-        self._outstanding: dict[int, int] = {}  # group -> bank
         self._run: tuple[int, int] | None = None
         self._error: BaseException | None = None
         self._cancelled = False
@@ -89,22 +88,14 @@ class LayerPipeline:
     def drain(self) -> None:
         """Wait for reads that were started and aren't needed, and give their banks up."""
         with self._changed:
-            self._await(lambda: not self._outstanding, f"unneeded reads of layer {self.layer}", None)
+            self._await(lambda: self._schedule.done, f"unneeded reads of layer {self.layer}", None)
             if self._error is not None:
                 raise self._error
-            assert self._schedule.done
 
     def cancel(self) -> None:
-        """Start nothing more, let outstanding reads end, and free every bank."""
+        """Start nothing more and take no notice of reads that end from now on."""
         with self._changed:
             self._cancelled = True
-            deadline = time.monotonic() + self._wait.seconds
-            while self._outstanding:
-                if not self._changed.wait(max(0.0, deadline - time.monotonic())):
-                    raise EStreamError(f"reads of layer {self.layer} did not end within {self._wait.seconds:.0f} s")
-            for bank in range(self._arena.banks):
-                if self._residency.owner(bank) is not None:
-                    self._give_up(bank)
 
     def _await(self, condition: Callable[[], bool], what: str, group: int | None) -> None:
         start = self._recorder.now()
@@ -112,11 +103,11 @@ class LayerPipeline:
         waited = False
         while not condition() and self._error is None:
             waited = True
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._changed.wait(left):
+            if (left := deadline - time.monotonic()) <= 0:
                 raise EStreamError(
-                    f"gave up waiting for {what} after {self._wait.seconds:.0f} s: storage does not answer"
+                    f"gave up waiting for {what} after {self._wait.seconds:g} s: storage doesn't answer, check the disk"
                 )
+            self._changed.wait(left)
         if waited:
             self._recorder.add("wait", "wait for group", start, self._recorder.now(), layer=self.layer, group=group)
 
@@ -142,20 +133,16 @@ class LayerPipeline:
         size, stride = self._arena.group_size, self._records.record.stride
         experts = self._records.group_experts(group, size)
         self._residency.assign(bank, self.layer, experts)
-        self._outstanding[group] = bank
         return self._loader.submit(
             GroupRead(self.layer, group, size, self._arena.bank_view(bank, len(experts), stride))
         )
 
     def _arrived(self, done: "Future[tuple[int, int, int]]", *, group: int, bank: int) -> None:
-        """A read ended, well or not; runs on the loader's thread."""
+        """A read ended, well or not; runs on the loader's thread, or inline where it had ended already."""
         with self._changed:
-            del self._outstanding[group]
-            error = done.exception()
-            if error is not None:
-                self._residency.abandon(bank)
-                self._error = self._error or error
-            else:
+            if self._cancelled:
+                return
+            try:
                 start, end, count = done.result()
                 self._recorder.add("storage", "read", start, end, layer=self.layer, group=group, bank=bank, bytes=count)
                 self._bytes[group] = count
@@ -163,6 +150,8 @@ class LayerPipeline:
                 self._residency.slice_arrived(bank)
                 self._schedule.read_done(group)
                 self._advance()
+            except BaseException as error:  # a future only logs what its callback raises: the executor must hear of it
+                self._error = self._error or error
             self._changed.notify_all()
 
     def _give_up(self, bank: int) -> None:

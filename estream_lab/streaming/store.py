@@ -2,9 +2,11 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
-from estream_lab.experts.shape import RecordClass
+from estream_lab.experts.shape import PAGE_BYTES, RecordClass
 from estream_lab.models.shard import Shard
 from estream_lab.models.spec import ModelSpec
 
@@ -36,6 +38,11 @@ class LayerRecords:
     offset: int
     order: NDArray[np.int32]
     checksums: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        """First byte after the layer's records."""
+        return self.offset + len(self.order) * self.record.stride
 
     def group_experts(self, group: int, group_size: int) -> NDArray[np.int32]:
         """The experts of ``group`` in place order: int32 (n,), n <= group_size."""
@@ -68,7 +75,7 @@ class Store:
         self.checksum: str = xxhash.xxh3_64_hexdigest(raw)
         try:
             manifest = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EStreamError(f"{self.path / MANIFEST} is not valid JSON ({error}): pack the store again") from error
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise EStreamError(f"{self.path / MANIFEST} is not the manifest of an expert store")
@@ -79,7 +86,7 @@ class Store:
             )
         try:
             self._parse(manifest)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise EStreamError(f"{self.path / MANIFEST} is damaged ({error!r}): pack the store again") from error
         self._check_sizes()
 
@@ -97,23 +104,36 @@ class Store:
     def _parse(self, manifest: dict[str, Any]) -> None:
         self.spec = ModelSpec.from_json(manifest["model"])
         self.tokenizer_json: str | None = manifest["tokenizer"]
+        if not isinstance(self.tokenizer_json, str | None):
+            raise TypeError("a tokenizer that is no text")
         self.origin: dict[str, Any] = dict(manifest["origin"])
         self.classes = tuple(RecordClass.from_json(c) for c in manifest["classes"])
+        for record in self.classes:
+            if (record.shape.hidden, record.shape.ffn) != (self.spec.hidden, self.spec.ffn):
+                raise ValueError(f"records of {record.shape} for a model of {self.spec.hidden} x {self.spec.ffn}")
         self.layers = tuple(self._layer(entry) for entry in manifest["layers"])
         self._dense_checksums: dict[str, str] = dict(manifest["dense"]["checksums"])
         self._dense_bytes = int(manifest["dense"]["bytes"])
         if len(self.layers) != self.spec.layers:
             raise ValueError(f"{len(self.layers)} layers of records for a model of {self.spec.layers}")
+        by_offset = sorted(self.layers, key=lambda layer: layer.offset)
+        if any(before.end > after.offset for before, after in pairwise(by_offset)):
+            raise ValueError("layers whose records overlap")
 
     def _layer(self, entry: dict[str, Any]) -> LayerRecords:
-        order = np.asarray(entry["order"], np.int32)
-        if not np.array_equal(np.sort(order), np.arange(self.spec.experts)):
+        listed, offset, number = entry["order"], entry["offset"], entry["class"]
+        if any(type(value) is not int for value in (*listed, offset, number)):
+            raise TypeError("an order, offset or class that isn't made of whole numbers")
+        if len(listed) != self.spec.experts or sorted(listed) != list(range(len(listed))):
             raise ValueError(f"an expert order that is no permutation of {self.spec.experts} experts")
+        if offset < 0 or offset % PAGE_BYTES or number < 0:  # direct reads start on a page
+            raise ValueError(f"offset {offset} or class {number} is negative or off a page")
+        order = np.array(listed, np.int32)
         order.flags.writeable = False
         checksums = tuple(int(c, 16) for c in entry["checksums"])
         if len(checksums) != len(order):
             raise ValueError(f"{len(checksums)} checksums for {len(order)} records")
-        return LayerRecords(self.classes[entry["class"]], int(entry["offset"]), order, checksums)
+        return LayerRecords(self.classes[number], offset, order, checksums)
 
     def _check_sizes(self) -> None:
         for path, expected in ((self.experts_path, self.experts_bytes), (self.path / DENSE, self._dense_bytes)):
@@ -132,7 +152,7 @@ class Store:
     @cached_property
     def experts_bytes(self) -> int:
         """Size of experts.bin: the end of the last layer's records."""
-        return max(layer.offset + len(layer.order) * layer.record.stride for layer in self.layers)
+        return max(layer.end for layer in self.layers)
 
     @property
     def nbytes(self) -> int:
@@ -149,19 +169,23 @@ class Store:
         """The layouts of the store's records, joined where they differ."""
         return "+".join(sorted({layout for record in self.classes for layout in record.shape.layouts}))
 
-    def dense_reader(self) -> Callable[[str], NDArray[np.float32]]:
-        """A function that reads one dense tensor as float32 and verifies its checksum."""
+    @contextmanager
+    def dense_reader(self) -> Iterator[Callable[[str], NDArray[np.float32]]]:
+        """A function that reads one dense tensor as float32 and verifies its checksum, while the file is open."""
         file = Shard(self.path / DENSE)
 
         def read(name: str) -> NDArray[np.float32]:
-            if name not in self._dense_checksums:
+            if name not in self._dense_checksums or name not in file.entries:
                 raise EStreamError(f"{self.path} has no dense tensor '{name}': pack the store again")
             tensor = file.read(name)
             if dense_checksum(tensor) != self._dense_checksums[name]:
                 raise EStreamError(f"tensor '{name}' in {file.path} has a wrong checksum: pack the store again")
             return tensor
 
-        return read
+        try:
+            yield read
+        finally:
+            file.close()
 
     def verify_dense(self) -> None:
         """Read every dense tensor and verify its checksum.
@@ -169,9 +193,9 @@ class Store:
         Raises:
             EStreamError: the first that is damaged.
         """
-        read = self.dense_reader()
-        for name in self._dense_checksums:
-            read(name)
+        with self.dense_reader() as read:
+            for name in self._dense_checksums:
+                read(name)
 
 
 def dense_checksum(tensor: NDArray[np.float32]) -> str:

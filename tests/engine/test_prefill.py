@@ -1,6 +1,8 @@
 """The engine end to end on a small store: the same bits whatever the settings, and clear refusals."""
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from hypothesis import strategies as st
 from estream_lab.engine import PrefillEngine, log_softmax
 from estream_lab.engine import prefill as module
 from estream_lab.errors import EStreamError
+from estream_lab.experts.graph import HostKernel
 from estream_lab.models.synthetic import SyntheticSource
-from estream_lab.streaming import Store
+from estream_lab.streaming import Store, StreamingLane
+from estream_lab.streaming.pipeline import LayerPipeline
 from tests.stores import SPEC, synthetic_store
 
 TOKENS = np.random.default_rng(7).integers(0, SPEC.vocab, 33)
@@ -121,6 +125,7 @@ def test_wants_and_positions(store_path: Path) -> None:
     assert np.exp(logprobs.output).sum() == pytest.approx(1)
     assert hidden.output.shape == (1, SPEC.hidden)
     best = int(np.argmax(everything[-1]))
+    assert [row[0] for row in some.top] == np.argsort(-everything[4], kind="stable")[:5].tolist()  # the last one asked
     assert logprobs.top[0][0] == hidden.top[0][0] == best and len(logprobs.top) == 5
 
 
@@ -159,7 +164,7 @@ def test_json_holds_the_keys_that_other_programs_rely_on(store_path: Path) -> No
         ([1, 96], "token 96 at position 1 is outside the vocabulary of 96"),
         ([-1], "token -1 at position 0"),
         ([1.5], "whole numbers"),
-        ([[1, 2]], "the prompt is empty"),
+        ([[1, 2]], r"one row, not an array of shape \(1, 2\)"),
         ([1] * 129, "has 129 tokens and the model's context is 128"),
     ],
 )
@@ -168,7 +173,7 @@ def test_bad_prompts_are_refused(store_path: Path, tokens: list[Any], message: s
         engine.prefill(np.array(tokens))
 
 
-@pytest.mark.parametrize("positions", [[], [33], [-1]])
+@pytest.mark.parametrize("positions", [[], [33], [-1], [0.5], [[1]]])
 def test_bad_positions_are_refused(store_path: Path, positions: list[int]) -> None:
     with PrefillEngine.open(store_path) as engine, pytest.raises(EStreamError, match="indices from 0 to 32"):
         engine.prefill(TOKENS, positions=positions)
@@ -183,6 +188,7 @@ def test_bad_positions_are_refused(store_path: Path, positions: list[int]) -> No
         ({"queue_depth": 0}, "queue depth must be at least 1"),
         ({"arena_bytes": 2 * 4096, "group_size": 3}, "smaller than one group: 3 experts need"),
         ({"arena_bytes": 1 << 20, "banks": 2}, "not both"),
+        ({"schedule": "eager", "resident": True}, "unknown schedule 'eager'"),
         ({"threads": 0}, "threads must be at least 1"),
         ({"read_bandwidth": 0.0}, "must be positive"),
     ],
@@ -198,15 +204,77 @@ def test_an_arena_size_becomes_banks(store_path: Path) -> None:
         assert engine.prefill(TOKENS).arena_bytes == 6 * stride
 
 
-def test_an_interrupt_in_mid_run_leaves_an_engine_that_works(
-    store_path: Path, resident: bytes, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [(module, "route"), (module.Decoder, "attend"), (StreamingLane, "begin"), (StreamingLane, "run"),
+     (LayerPipeline, "start"), (LayerPipeline, "next_ready"), (LayerPipeline, "run_done"), (HostKernel, "__call__")],
+)  # fmt: skip
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_error_in_mid_run_leaves_an_engine_that_works(
+    store_path: Path,
+    resident: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    step: str,
+    error: type[BaseException],
 ) -> None:
-    def stop(*arguments: Any) -> Any:
-        raise KeyboardInterrupt
+    calls, real = 0, getattr(owner, step)
 
-    with PrefillEngine.open(store_path) as engine:
-        monkeypatch.setattr(module, "route", stop)
-        with pytest.raises(KeyboardInterrupt):
+    def stop(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise error
+        return real(*arguments)
+
+    with PrefillEngine.open(store_path, group_size=3, banks=2, poison=True) as engine:
+        monkeypatch.setattr(owner, step, stop)
+        with pytest.raises(error):
             engine.prefill(TOKENS)
         monkeypatch.undo()
         assert engine.prefill(TOKENS, positions="all").output.tobytes() == resident
+
+
+def test_a_second_request_on_a_busy_engine_is_refused(
+    store_path: Path, resident: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = module.route, []
+
+    def meddled(*arguments: Any) -> Any:
+        with pytest.raises(EStreamError) as caught:
+            engine.prefill(TOKENS[:3])
+        refused.append(str(caught.value))
+        return real(*arguments)
+
+    with PrefillEngine.open(store_path) as engine:
+        monkeypatch.setattr(module, "route", meddled)
+        assert engine.prefill(TOKENS, positions="all").output.tobytes() == resident
+    assert len(refused) == SPEC.layers and all("open one engine a thread" in message for message in refused)
+
+
+def test_two_engines_in_two_threads_on_one_store(store_path: Path, resident: bytes) -> None:
+    def work(threads: int) -> set[bytes]:
+        with PrefillEngine.open(store_path, group_size=2, banks=2, threads=threads, poison=True) as engine:
+            return {engine.prefill(TOKENS, positions="all").output.tobytes() for _ in range(5)}
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, [1, 1])) == [{resident}] * 2
+
+
+def test_a_closed_engine_holds_no_file(store_path: Path) -> None:
+    def use() -> None:
+        with PrefillEngine.open(store_path) as engine:
+            engine.prefill(TOKENS[:2])
+
+    use()
+    before = len(os.listdir("/dev/fd"))
+    use()
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_an_unknown_output_is_refused(store_path: Path) -> None:
+    with PrefillEngine.open(store_path) as engine:
+        with pytest.raises(EStreamError, match="gives logits, logprobs, hidden, not 'probs'"):
+            engine.prefill(TOKENS, want="probs")  # type: ignore[arg-type]
+        with pytest.raises(EStreamError, match="positions must be last, all, or"):
+            engine.prefill(TOKENS, positions="first")  # type: ignore[arg-type]

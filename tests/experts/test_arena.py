@@ -53,3 +53,9 @@ def test_an_arena_without_a_slot_is_refused() -> None:
         Arena(0, 2, PAGE_BYTES)
     with pytest.raises(ValueError, match="multiple of 4096"):
         Arena(1, 1, 100)
+
+
+@pytest.mark.parametrize("banks", [1 << 40, 1 << 60])
+def test_an_arena_beyond_memory_is_refused(banks: int) -> None:
+    with pytest.raises(EStreamError, match="no memory for .* choose a smaller arena"):
+        Arena(banks, 8, 1 << 20)

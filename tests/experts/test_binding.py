@@ -1,6 +1,7 @@
 """Slot compaction against a dictionary of lists, and worked example C."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,11 @@ def test_one_expert_takes_all_and_capacities_at_the_border() -> None:
     assert [len(p) for p in binding.split(7)] == [7]  # R = C
     assert [len(p) for p in binding.split(6)] == [6, 1]  # R = C + 1
     assert _slot_of_records(binding.split(6)[1]) == [1]
+
+
+def test_a_route_to_an_expert_that_the_layer_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="names expert 6 of a layer of 6"):
+        group_routes(make_routes([(0, 1), (0, 6)]), np.zeros(6, np.int32), 1)
 
 
 def test_no_routes_at_all() -> None:

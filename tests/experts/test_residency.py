@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from estream_lab.experts import ResidencyError, ResidencyTable, SlotState
 
@@ -59,11 +59,6 @@ class Residency(RuleBasedStateMachine):
         if self.attempt(self.model[bank][0] in (SlotState.READY, SlotState.IN_USE), "release", bank):
             self.model[bank] = (SlotState.AVAILABLE, -1, [], 0)
 
-    @rule(bank=st.integers(0, BANKS - 1))
-    def abandon(self, bank: int) -> None:
-        if self.attempt(self.model[bank][0] is SlotState.FILLING, "abandon", bank):
-            self.model[bank] = (SlotState.AVAILABLE, -1, [], 0)
-
     @invariant()
     def translations_are_those_of_ready_and_used_banks(self) -> None:
         expected = np.full((LAYERS, EXPERTS), -1)
@@ -74,7 +69,6 @@ class Residency(RuleBasedStateMachine):
         for layer in range(LAYERS):
             assert np.array_equal(self.table.placement(layer), expected[layer])
 
-    @precondition(lambda self: True)
     @invariant()
     def no_slot_has_two_owners(self) -> None:
         visible = np.concatenate([self.table.placement(layer) for layer in range(LAYERS)])

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from estream_lab.errors import EStreamError
-from estream_lab.experts import SlotState
-from estream_lab.experts.schedule import POLICIES
+from estream_lab.experts import ResidencyError, ResidencyTable, SlotState
+from estream_lab.experts.schedule import POLICIES, LayerSchedule
 from estream_lab.routing import Routes, synthetic_routes
 from estream_lab.streaming import LanePlan, Store, StreamingLane, open_lane
 from estream_lab.streaming.loader import GroupRead, Loader
@@ -172,9 +172,91 @@ def test_storage_that_never_answers_is_given_up(store: Store, monkeypatch: pytes
     never: Future[tuple[int, int, int]] = Future()
     monkeypatch.setattr(lane._loader, "submit", lambda read: never)
     lane.begin(0)
-    with pytest.raises(EStreamError, match="did not end within|gave up waiting for group"):
+    with pytest.raises(EStreamError, match="gave up waiting for group"):
         lane.run(0, x, routes[0])
     lane._loader.close()
+
+
+def test_an_abort_does_not_wait_for_ever_and_close_ends_the_reads(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, real = threading.Event(), Loader._read
+
+    def slow(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+        answer.wait()
+        return real(self, read)
+
+    monkeypatch.setattr(Loader, "_read", slow)
+    lane = StreamingLane(store, plan(), WaitLimit(0.05))
+    lane.begin(0)
+    with pytest.raises(EStreamError, match="did not end within 0.05 s"):
+        lane.abort()
+    answer.set()
+    lane.close()
+
+
+@pytest.mark.parametrize("owner", ["assign", "submit", "add_done_callback", "advance", "use", "release"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_an_interrupt_at_any_step_leaves_a_lane_that_works(
+    store: Store, owner: str, after: bool, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The main thread is interrupted just before or after the nth call of a step; what the call returned is lost."""
+    place = {"submit": Loader, "add_done_callback": Future, "advance": LayerSchedule}.get(owner, ResidencyTable)
+    real, calls = getattr(place, owner), 0
+
+    def interrupted(*arguments: Any, **more: Any) -> Any:
+        nonlocal calls
+        if threading.current_thread() is not threading.main_thread():
+            return real(*arguments, **more)
+        calls += 1
+        if calls == nth and not after:
+            raise KeyboardInterrupt
+        value = real(*arguments, **more)
+        if calls == nth:
+            raise KeyboardInterrupt
+        return value
+
+    x, routes = inputs(2)
+    lane = StreamingLane(store, plan("after-routing", 2, 2, 2), WaitLimit(5.0))
+    monkeypatch.setattr(place, owner, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_layers(lane, x, routes)
+    monkeypatch.undo()
+    lane.abort()
+    assert np.isnan(lane._arena.memory.view(np.float32)).all()  # no byte arrived after the abort
+    outputs, _ = run_layers(lane, x, routes)
+    lane.close()
+    for found, expected in zip(outputs, resident(store, x, routes), strict=True):
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_a_fault_in_the_loaders_callback_is_raised_by_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A future only logs what its callback raises."""
+
+    def fault(self: ResidencyTable, bank: int) -> bool:
+        raise ResidencyError("planted")
+
+    lane = StreamingLane(store, plan(), WaitLimit(5.0))
+    monkeypatch.setattr(ResidencyTable, "slice_arrived", fault)
+    with pytest.raises(ResidencyError, match="planted"):
+        run_layers(lane, *inputs(0))
+    lane.close()
+
+
+def test_an_expert_that_is_not_in_its_bank_is_never_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ResidencyTable.placement
+
+    def gap(self: ResidencyTable, layer: int) -> np.ndarray:
+        placement = real(self, layer).copy()
+        placement[4] = -1
+        return placement
+
+    monkeypatch.setattr(ResidencyTable, "placement", gap)
+    lane = StreamingLane(store, plan())
+    with pytest.raises(ResidencyError, match="of group 1's"):
+        run_layers(lane, *inputs(0, alpha=20.0))
+    lane.close()
 
 
 def test_abort_before_the_routes_frees_every_bank(store: Store) -> None:

@@ -38,15 +38,20 @@ def test_an_opened_store_knows_its_model_and_records(store_path: Path) -> None:
 
 
 def test_dense_tensors_come_back_unchanged(store_path: Path) -> None:
-    read, source = Store(store_path).dense_reader(), SyntheticSource(SPEC, 0)
-    for name in SPEC.dense_shapes():
-        assert np.array_equal(read(name), source.dense(name))
+    source = SyntheticSource(SPEC, 0)
+    with Store(store_path).dense_reader() as read:
+        for name in SPEC.dense_shapes():
+            assert np.array_equal(read(name), source.dense(name))
 
 
 def test_another_expert_order_changes_groups_not_records(store_path: Path) -> None:
     edit_manifest(store_path, lambda m: m["layers"][0].update(order=[3, 1, 0, 2, 4, 5, 6, 7, 8, 9]))
     layer = Store(store_path).layers[0]
     assert layer.group_experts(0, 2).tolist() == [3, 1] and layer.group_of(2)[[3, 1, 0, 2]].tolist() == [0, 0, 1, 1]
+
+
+def absurd(manifest: dict[str, Any]) -> None:
+    manifest["model"]["experts"] = manifest["model"]["router"]["experts"] = 10**13
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
@@ -67,6 +72,26 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "too few checksums": (lambda p: edit_manifest(p, lambda m: m["layers"][0]["checksums"].pop()), "9 checksums"),
     "a layer too few": (lambda p: edit_manifest(p, lambda m: m["layers"].pop()), "2 layers"),
     "an unknown model key": (lambda p: edit_manifest(p, lambda m: m["model"].update(colour=1)), "unknown key 'colour'"),
+    "an order of fractions": (
+        lambda p: edit_manifest(p, lambda m: m["layers"][0].update(order=[i + 0.5 for i in range(10)])),
+        "whole numbers",
+    ),
+    "an order beyond 32 bits": (
+        lambda p: edit_manifest(p, lambda m: m["layers"][0].update(order=[2**40] * 10)),
+        "no permutation",
+    ),
+    "an absurd number of experts": (lambda p: edit_manifest(p, absurd), "no permutation"),
+    "a class from the end": (lambda p: edit_manifest(p, lambda m: m["layers"][0].update({"class": -1})), "class -1"),
+    "a negative offset": (lambda p: edit_manifest(p, lambda m: m["layers"][0].update(offset=-4096)), "offset -4096"),
+    "an offset off a page": (lambda p: edit_manifest(p, lambda m: m["layers"][0].update(offset=100)), "offset 100"),
+    "an offset as text": (lambda p: edit_manifest(p, lambda m: m["layers"][0].update(offset="0")), "whole numbers"),
+    "layers that overlap": (lambda p: edit_manifest(p, lambda m: m["layers"][0].update(offset=4096)), "overlap"),
+    "records of another model": (
+        lambda p: edit_manifest(p, lambda m: m["classes"][0]["shape"].update(hidden=32, ffn=64)),
+        "for a model of 64 x 32",
+    ),
+    "a tokenizer that is no text": (lambda p: edit_manifest(p, lambda m: m.update(tokenizer={})), "no text"),
+    "a bottomless manifest": (lambda p: (p / "manifest.json").write_text("[" * 100_000), "not valid JSON"),
     "no expert file": (lambda p: (p / "experts.bin").unlink(), "experts.bin can't be read"),
     "short expert file": (lambda p: (p / "experts.bin").open("r+b").truncate(4096), "has 4096 bytes where"),
     "short dense file": (lambda p: (p / "dense.safetensors").open("r+b").truncate(40), "has 40 bytes where"),
@@ -100,6 +125,12 @@ def test_a_flipped_bit_in_a_record_is_found(store_path: Path) -> None:
     store = flip_a_bit(store_path / "experts.bin", 2 * Store(store_path).stride + 5)
     with pytest.raises(EStreamError, match="expert 2 of layer 0 .* wrong checksum"):
         verify_records(store)
+
+
+def test_a_dense_tensor_that_the_file_lacks_is_named(store_path: Path) -> None:
+    edit_manifest(store_path, lambda m: m["dense"]["checksums"].update({"layers.9.router.weight": "00"}))
+    with pytest.raises(EStreamError, match=r"no dense tensor 'layers\.9\.router\.weight'"):
+        Store(store_path).verify_dense()
 
 
 def test_a_flipped_bit_in_a_dense_tensor_is_found(store_path: Path) -> None:

@@ -21,9 +21,9 @@ _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 
 def _cpu_features() -> set[str]:
-    """The features numba compiles for: the machine's own unless NUMBA_CPU_FEATURES says otherwise."""
-    if config.CPU_FEATURES is not None:
-        return {name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+")}
+    """The features numba compiles for: the machine's own unless NUMBA_CPU_NAME or NUMBA_CPU_FEATURES say otherwise."""
+    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
+        return {name[1:] for name in (config.CPU_FEATURES or "").split(",") if name.startswith("+")}
     return {name for name, present in llvm.get_host_cpu_features().items() if present}
 
 

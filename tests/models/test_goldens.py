@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from ..golden_compare import CHECKPOINTS, Golden, compare
 from .resident import Resident, read_experts
 
 TOLERANCE = {"f32": 1e-4, "q4_0": 2e-3}
-MODELS = ("random_olmoe",)
+MODELS = ("random_olmoe", "tiny_moe")
 
 
+@cache
 def resident(model: str, mode: str) -> Resident:
     with ExpertSource.open(CHECKPOINTS[model]) as source:
         return Resident(source.spec, Decoder(source.spec, source.dense), read_experts(source, mode))
@@ -24,14 +26,14 @@ def resident(model: str, mode: str) -> Resident:
 @pytest.mark.parametrize("model", MODELS)
 def test_logits_and_routes_are_those_of_transformers(model: str, mode: str) -> None:
     golden = Golden.load(model, mode)
-    found = compare(golden, resident(model, mode).forward)
+    engine = resident(model, mode)
+    found = compare(golden, engine.forward)
     sys.stdout.write(f"{model} {mode}: {found}\n")
     assert found.max_abs_error < TOLERANCE[mode]
     assert found.max_weight_error < TOLERANCE[mode]
     assert found.route_flips == found.missing_routes == 0
-    spec = resident(model, mode).spec
     tokens = sum(len(prompt.tokens) for prompt in golden.prompts)
-    assert found.routes == tokens * spec.router.top_k * spec.layers
+    assert found.routes == tokens * engine.spec.router.top_k * engine.spec.layers
 
 
 @pytest.mark.parametrize("mode", sorted(TOLERANCE))

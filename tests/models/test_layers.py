@@ -91,8 +91,9 @@ def test_norm_and_logits_are_the_definition() -> None:
     assert DECODER.logits(hidden).shape == (5, SPEC.vocab)
 
 
-def test_embedding_picks_rows() -> None:
-    tokens = np.array([3, 255, 0, 3], np.int32)
+@pytest.mark.parametrize("ids", [[3, 255, 0, 3], [7], []])
+def test_embedding_picks_rows(ids: list[int]) -> None:
+    tokens = np.array(ids, np.int32)
     embedded = DECODER.embed(tokens)
     assert np.array_equal(embedded, WEIGHTS["embed.weight"][tokens])
     embedded[:] = 0  # a copy: the caller adds to it in place

@@ -104,6 +104,8 @@ def test_shapes_must_be_stated_and_whole(key: str, value: object) -> None:
         ("rope_scaling", {"type": "linear", "factor": 2.0}),
         ("rope_scaling", {"rope_type": "yarn", "factor": 40.0}),
         ("rope_scaling", "linear"),
+        ("rope_scaling", {"type": "dynamic"}),
+        ("rope_parameters", {"rope_type": "llama3", "rope_theta": 10000.0}),
         ("rope_parameters", {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}),
         ("rope_parameters", {"rope_type": "default", "rope_theta": 1e6}),
         ("rope_parameters", {"rope_type": "default", "factor": 4.0}),

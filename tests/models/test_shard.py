@@ -110,7 +110,7 @@ def test_a_file_cut_anywhere_is_refused_before_reading(tmp_path: Path, keep: int
     content = good_file(tmp_path)
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(content[: min(keep, len(content) - 1)])
-    with pytest.raises(EStreamError, match=r"cut\.safetensors .*fetch it again"):
+    with pytest.raises(EStreamError, match=r"cut\.safetensors (has only|.*cut inside its header|was cut short)"):
         Shard(cut)
 
 

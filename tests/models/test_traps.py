@@ -6,6 +6,7 @@ A tolerance that a wrong model passes proves nothing: every plant reports by wha
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -71,6 +72,14 @@ def all_experts_unloaded(experts: Experts) -> Experts:
     return {at: tuple(np.zeros_like(part) for part in expert) for at, expert in experts.items()}
 
 
+@cache
+def loaded(mode: str) -> tuple[ModelSpec, Mapping[str, np.ndarray], Experts]:
+    """The checkpoint's spec, dense weights and experts, unspoilt."""
+    with ExpertSource.open(CHECKPOINTS["random_olmoe"]) as source:
+        dense = {name: source.dense(name) for name in source.dense_names}
+        return source.spec, dense, read_experts(source, mode)
+
+
 def run(
     mode: str,
     *,
@@ -79,9 +88,9 @@ def run(
     experts: Callable[[Experts], Experts] = lambda experts: experts,
     longest: int | None = LONGEST,
 ) -> Comparison:
-    with ExpertSource.open(CHECKPOINTS["random_olmoe"]) as source:
-        wrong = spec(source.spec)
-        model = Resident(wrong, Decoder(wrong, source.dense), experts(read_experts(source, mode)), router)
+    right, dense, unspoilt = loaded(mode)
+    wrong = spec(right)
+    model = Resident(wrong, Decoder(wrong, dense.__getitem__), experts(unspoilt), router)
     return compare(Golden.load("random_olmoe", mode), model.forward, longest=longest)
 
 

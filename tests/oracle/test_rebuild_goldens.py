@@ -14,7 +14,7 @@ import pytest
 from ..golden_compare import GOLDENS
 
 BUILDER = Path(__file__).parent.parent.parent / "oracle" / "build_goldens.py"
-MODELS = ("random_olmoe",)
+MODELS = ("random_olmoe", "tiny_moe")
 # Another machine's BLAS sums in another order: half of the tolerance that our own float32 engine is held to.
 LOGIT_TOLERANCE = 5e-5
 WEIGHT_TOLERANCE = 1e-5

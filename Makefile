@@ -16,7 +16,8 @@ LOCK_ARGS ?=
 VENV := .venv
 ORACLE := .venv-oracle
 PY := $(VENV)/bin/python
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input
+# --no-compile: Python compiles what is imported when it is; most of what is installed never is
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input --no-compile
 # a stamp per environment: set up again only when its lock changes
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
@@ -67,8 +68,11 @@ oracle: $(ORACLE_READY) ## set up .venv-oracle: the reference implementation tha
 
 # ---- use
 
+# works offline: no look for news or newer releases; JupyterLab refuses to run as root unless told
+QUIET_LAB := --LabApp.news_url= --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
+
 lab: $(RUNTIME) ## open JupyterLab on the tour
-	$(PY) -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS) notebooks/00_tour.ipynb
+	$(PY) -m jupyterlab $(QUIET_LAB) $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS) notebooks/00_tour.ipynb
 
 STORE := build/tiny.estream
 

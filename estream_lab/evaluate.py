@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 
@@ -15,8 +18,8 @@ class ChoiceScore:
 
     Attributes:
         text: the continuation.
-        tokens: its length in tokens.
-        logprob: sum of its tokens' log-probabilities after the prompt, natural logarithm.
+        tokens: its length in tokens, counted for all choices from where one first leaves the prompt's tokens.
+        logprob: sum of these tokens' log-probabilities, natural logarithm.
         per_token: the mean.
     """
 
@@ -61,7 +64,9 @@ def rank_choices(engine: PrefillEngine, prompt: str, choices: Sequence[str], *, 
         raise EStreamError(f"{engine.store.path} has no tokenizer, so text can't be scored")
     if len(choices) < 2:
         raise EStreamError("ranking needs at least two choices")
-    scores = [_score(engine, prompt, choice) for choice in choices]
+    tokens = [engine.tokenizer.encode(prompt + choice) for choice in choices]
+    first = _border(engine.tokenizer.encode(prompt), choices, tokens)
+    scores = [_score(engine, choice, ids, first) for choice, ids in zip(choices, tokens, strict=True)]
     by = "per_token" if per_token else "logprob"
     values = [getattr(score, by) for score in scores]
     if len(set(values)) == 1:
@@ -70,19 +75,27 @@ def rank_choices(engine: PrefillEngine, prompt: str, choices: Sequence[str], *, 
     return Ranking([scores[i] for i in indices], by, indices)
 
 
-def _score(engine: PrefillEngine, prompt: str, choice: str) -> ChoiceScore:
-    assert engine.tokenizer is not None
-    before = engine.tokenizer.encode(prompt)
-    whole = engine.tokenizer.encode(prompt + choice)
-    # a merge across the border changes the prompt's last tokens: score from where the two begin to differ
-    same = next(
-        (i for i, (a, b) in enumerate(zip(before, whole, strict=False)) if a != b), min(len(before), len(whole))
-    )
-    if not choice or same == len(whole):
-        raise EStreamError(f"the choice '{choice}' adds no token to the prompt")
-    if same == 0:
+def _border(prompt: NDArray[np.int32], choices: Sequence[str], tokens: Sequence[NDArray[np.int32]]) -> int:
+    """From which token on all choices are scored.
+
+    A merge across the border changes the prompt's last tokens for one choice and not for another: sums that begin at
+    different places are no probabilities of the same thing, so all begin where the first of them leaves the prompt's.
+    """
+    firsts = []
+    for choice, whole in zip(choices, tokens, strict=True):
+        both = min(len(prompt), len(whole))
+        same = next((i for i in range(both) if prompt[i] != whole[i]), both)
+        if not choice or same == len(whole):
+            raise EStreamError(f"the choice '{choice}' adds no token to the prompt")
+        firsts.append(same)
+    if min(firsts) == 0:
         raise EStreamError("the prompt must have at least one token that all choices share")
-    rows = range(same - 1, len(whole) - 1)
-    result = engine.prefill(whole, want="logprobs", positions=list(rows))  # (n, V)
-    logprob = math.fsum(float(result.output[i, whole[row + 1]]) for i, row in enumerate(rows))
+    return min(firsts)
+
+
+def _score(engine: PrefillEngine, choice: str, tokens: NDArray[np.int32], first: int) -> ChoiceScore:
+    """The score of ``tokens[first:]`` after those before."""
+    rows = range(first - 1, len(tokens) - 1)
+    result = engine.prefill(tokens, want="logprobs", positions=list(rows))  # (n, V)
+    logprob = math.fsum(float(result.output[i, tokens[row + 1]]) for i, row in enumerate(rows))
     return ChoiceScore(choice, len(rows), logprob, logprob / len(rows))

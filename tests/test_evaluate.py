@@ -54,7 +54,7 @@ def test_the_mean_over_tokens_may_rank_otherwise(store: Path) -> None:
     assert ranking.by == "per_token"
 
 
-def test_a_merge_across_the_border_is_scored_from_where_tokens_differ(store: Path) -> None:
+def test_a_merge_across_the_border_moves_the_start_of_every_choice(store: Path) -> None:
     with PrefillEngine.open(store) as engine:
         assert engine.tokenizer is not None
         ranking = rank_choices(engine, "xa", ["b", "c"])
@@ -63,8 +63,9 @@ def test_a_merge_across_the_border_is_scored_from_where_tokens_differ(store: Pat
         by_text = {choice.text: choice for choice in ranking.choices}
         assert by_text["b"].logprob == pytest.approx(log_probability(engine, merged, 1), rel=1e-5)
         assert by_text["c"].logprob == pytest.approx(
-            log_probability(engine, list(engine.tokenizer.encode("xac")), 2), rel=1e-5
-        )
+            log_probability(engine, list(engine.tokenizer.encode("xac")), 1), rel=1e-5
+        )  # p(a, c | x) beside p(ab | x), not p(c | x, a)
+        assert (by_text["b"].tokens, by_text["c"].tokens) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Versions 1 and 2 of Linux's memory controller (kernel documentation, admin-guide
 
 import os
 import subprocess
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,10 +58,10 @@ def run_in_group(command: Sequence[str], limit_bytes: int | None = None, timeout
         timeout: in seconds.
 
     Raises:
-        EStreamError: no memory controller, or no right to make a group.
+        EStreamError: no memory controller, no right to make or limit a group, or a command that takes too long.
     """
     controller = _controller()
-    group = controller.root / f"estream-{os.getpid()}"
+    group = controller.root / f"estream-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         if (controller.root / "cgroup.subtree_control").exists():
             (controller.root / "cgroup.subtree_control").write_text("+memory")
@@ -79,6 +80,10 @@ def run_in_group(command: Sequence[str], limit_bytes: int | None = None, timeout
             ["sh", "-c", join, "sh", *command], capture_output=True, text=True, timeout=timeout, check=False
         )
         peak = int((group / controller.peak).read_text())
+    except OSError as error:
+        raise EStreamError(f"can't use the memory control group {group}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise EStreamError(f"{command[0]} took more than {timeout:g} s in its memory control group") from error
     finally:
         group.rmdir()
     return GroupRun(done.returncode, done.stdout, done.stderr, peak)

@@ -116,8 +116,8 @@ def _direct_io(folder: Path) -> Finding:
             file.flush()
             opened = open_direct(Path(file.name))
             opened.close()
-    except OSError as error:
-        return Finding("direct I/O", "error", f"can't write in {folder}: {error.strerror}", "choose another folder")
+    except (OSError, EStreamError) as error:
+        return Finding("direct I/O", "error", f"can't write and read in {folder}: {error}", "choose another folder")
     if opened.direct:
         return Finding("direct I/O", "ok", f"reads in {folder} bypass the page cache")
     return Finding(

@@ -38,7 +38,10 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
-        rows = scale(options, options.folder)
+        try:
+            rows = scale(options, options.folder)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"finished stores are kept in {options.folder}") from None
     else:
         with tempfile.TemporaryDirectory(prefix="estream-scale-", dir=".") as folder:
             rows = scale(options, Path(folder))
@@ -64,7 +67,7 @@ def scale(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
 
 def _store(options: argparse.Namespace, folder: Path, experts: int) -> Path:
-    path = folder / f"scale-{options.hidden}x{options.ffn}x{options.layers}-{experts}.estream"
+    path = folder / f"scale-{options.hidden}x{options.ffn}x{options.layers}-{options.top_k}of{experts}.estream"
     if not path.exists():
         spec = synthetic_spec(
             hidden=options.hidden, ffn=options.ffn, layers=options.layers, experts=experts, top_k=options.top_k

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -26,14 +27,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
+        sys.stdout.flush()  # a reader that is gone shows here, not in Python's last breath
     except EStreamError as error:
         return _explain(options, str(error), 1)
     except KeyboardInterrupt as stop:
         kept = str(stop) or "no file was changed"
         return _explain(options, f"stopped: {kept}", 130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output is gone; Python would complain once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
         return 1
+    except OSError as error:
+        return _explain(options, f"{error.filename or 'the system'}: {error.strerror or error}", 1)
     return status
 
 

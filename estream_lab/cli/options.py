@@ -84,7 +84,7 @@ def prompt_tokens(options: argparse.Namespace, engine: PrefillEngine) -> NDArray
     if options.tokens is not None:
         try:
             ids = np.array([int(part) for part in options.tokens.replace(",", " ").split()], np.int64)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise EStreamError(f"--tokens must be whole numbers separated by commas: {error}") from error
     else:
         if engine.tokenizer is None:

@@ -1,5 +1,6 @@
 """The command as a user meets it: figures, JSON, one sentence for every error, and a status."""
 
+import argparse
 import json
 import os
 import signal
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from estream_lab.cli import main
+from estream_lab.cli.bench import _store
 from estream_lab.routing import read_routes
+from estream_lab.streaming import Store
 from tests.stores import SPEC, synthetic_store
 from tests.streaming.test_pack import write_checkpoint
 
@@ -96,6 +99,8 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "empty prompt": (["prefill", "STORE", "--tokens", ""], "the prompt is empty"),
     "words for ids": (["prefill", "STORE", "--tokens", "one"], "--tokens must be whole numbers"),
     "outside the vocabulary": (["prefill", "STORE", "--tokens", "500"], "token 500 at position 0 is outside"),
+    "ids beyond 64 bits": (["prefill", "STORE", "--tokens", "9" * 30], "--tokens must be whole numbers"),
+    "a folder that is a file": (["bench", "scale", "--folder", "/dev/null/x"], "/dev/null/x: Not a directory"),
     "text without a tokenizer": (["prefill", "STORE", "--prompt", "hi"], "has no tokenizer: give --tokens"),
     "small arena": (["prefill", "STORE", "--tokens", "1", "--arena", "4KiB", "--group-size", "2"], "smaller than one"),
     "no prompt for routes": (["routes", "STORE"], "give the prompt whose routes you want"),
@@ -137,6 +142,23 @@ def test_misused_options_exit_with_status_2(arguments: list[str], capsys: pytest
 def test_debug_shows_the_traceback(estream: Run, store: str) -> None:
     _, _, err = estream("prefill", store, "--tokens", "", "--debug")
     assert "Traceback" in err and "the prompt is empty" in err
+
+
+def test_a_reader_that_goes_away_is_no_fault() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "estream_lab", "routes", "--synthetic", "8"]
+    process = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (1, "")
+
+
+def test_kept_stores_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
+    made = []
+    for top_k in (1, 2):
+        options = argparse.Namespace(hidden=64, ffn=32, layers=1, top_k=top_k)
+        made += [_store(options, tmp_path, 4), _store(options, tmp_path, 4)]
+    assert [Store(path).spec.router.top_k for path in made] == [1, 1, 2, 2] and len(set(made)) == 2
 
 
 def test_interrupting_a_pack_says_what_is_kept(tmp_path: Path) -> None:

@@ -43,6 +43,17 @@ def test_the_group_is_gone_afterwards_and_status_is_passed_on() -> None:
     assert not [path for path in root.iterdir() if path.name.startswith("estream-")]
 
 
+def test_a_command_that_takes_too_long_is_ended_and_its_group_with_it() -> None:
+    with pytest.raises(EStreamError, match="took more than 0.5 s"):
+        run_in_group(python("import time; time.sleep(600)"), timeout=0.5)
+    assert not [path for path in cgroup._controller().root.iterdir() if path.name.startswith("estream-")]
+
+
+def test_a_limit_that_the_kernel_refuses_is_said() -> None:
+    with pytest.raises(EStreamError, match="can't use the memory control group"):
+        run_in_group(["true"], limit_bytes=-5)
+
+
 def test_a_system_without_controllers_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cgroup, "Path", lambda _: tmp_path)
     with pytest.raises(EStreamError, match="no memory control groups"):

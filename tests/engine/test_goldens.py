@@ -10,7 +10,7 @@ import pytest
 from estream_lab.engine import PrefillEngine
 from estream_lab.routing import Routes
 from estream_lab.streaming.pack import pack
-from tests.golden_compare import Golden, compare
+from tests.golden_compare import CHECKPOINTS, Golden, compare
 
 # Logits of a standard deviation of about 3: the f32 records hold the checkpoint's own weights; Q4_0's are dequantised
 # alike on both sides, the golden's by an independent implementation.
@@ -18,7 +18,7 @@ BOUNDS = {"f32": 1e-4, "q4_0": 2e-3}
 
 
 @pytest.mark.parametrize("mode", BOUNDS)
-@pytest.mark.parametrize("model", ["random_olmoe"])
+@pytest.mark.parametrize("model", CHECKPOINTS)
 def test_streaming_prefill_agrees_with_transformers(model: str, mode: str, tmp_path: Path) -> None:
     golden = Golden.load(model, mode)
     store = pack(golden.checkpoint, tmp_path / "m.estream", quant=mode, progress=False).path

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
+from estream_lab.models.regular import read_regular
 from estream_lab.models.shard import Shard
 
 CONFIG = "config.json"
@@ -118,10 +119,10 @@ class Checkpoint:
 
 def _read_object(path: Path, remedy: str) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path))
     except OSError as error:
         raise EStreamError(f"{path} can't be read ({error.strerror}); {remedy}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EStreamError(f"{path} is no JSON; {remedy}") from error
     if not isinstance(value, dict):
         raise EStreamError(f"{path} is no JSON object; {remedy}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,7 @@ class Config:
     def number(self, key: str, default: float | None = None) -> float:
         """A positive finite number."""
         value = self._value(key, default)
-        if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
+        if type(value) not in (int, float) or not 0 < value <= sys.float_info.max:  # NaN fails as well
             raise self.refuse(key, value, "a positive number")
         return float(value)
 

@@ -21,7 +21,7 @@ def _spec(config: Config) -> ModelSpec:
         raise config.refuse("clip_qkv", config.values["clip_qkv"], "null (clipping is not supported)")
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     # The query norm spans the residual width, so a head can't have any other size.
-    if config.integer("head_dim", hidden // heads) * heads != hidden:
+    if hidden % heads or config.integer("head_dim", hidden // heads) * heads != hidden:
         raise config.refuse("num_attention_heads", heads, f"a divisor of hidden_size {hidden} and agree with head_dim")
     experts, top_k = config.integer("num_experts"), config.integer("num_experts_per_tok")
     if top_k > experts:

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
+from estream_lab.models.regular import open_regular
 
 _PIECE_BYTES = 4 << 20
 _MAX_HEADER_BYTES = 100_000_000  # the library's own limit
@@ -48,7 +49,7 @@ class Shard:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, os.O_RDONLY)
+            self._fd = open_regular(path)
         except OSError as error:
             raise EStreamError(
                 f"{path} can't be opened ({error.strerror}); give a readable safetensors file"
@@ -118,7 +119,7 @@ class Shard:
             raise EStreamError(f"{self.path} is no safetensors file or was cut inside its header; fetch it again")
         try:
             header = json.loads(self._pread(length, 8))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EStreamError(
                 f"{self.path} is no safetensors file (its header is not JSON); fetch it again"
             ) from error

@@ -33,12 +33,15 @@ class ExpertSource:
         self.checkpoint = checkpoint
         self._family = family_of(checkpoint.config, where)
         self.spec: ModelSpec = self._family.spec(Config(checkpoint.config, where))
-        self.dense_names: tuple[str, ...] = tuple(self.spec.dense_shapes())
         names = set(checkpoint.names)
+        self._refuse_more("num_hidden_layers", self.spec.layers, len(names))
+        self.dense_names: tuple[str, ...] = tuple(self.spec.dense_shapes())
         experts = self._family.experts
         self.packed: tuple[bool, ...] = tuple(
             experts.gate_up.format(layer=layer) in names for layer in range(self.spec.layers)
         )
+        if not all(self.packed):
+            self._refuse_more("num_experts", self.spec.experts, len(names))
 
     @classmethod
     def open(cls, checkpoint: Checkpoint | str | os.PathLike[str]) -> ExpertSource:
@@ -103,6 +106,14 @@ class ExpertSource:
                 shapes[names.up.format(layer=layer, expert=expert)] = (spec.ffn, spec.hidden)
                 shapes[names.down.format(layer=layer, expert=expert)] = (spec.hidden, spec.ffn)
         return shapes
+
+    def _refuse_more(self, key: str, count: int, tensors: int) -> None:
+        """Refuse a count that so few tensors can't make up: an absurd one must not become a list of names."""
+        if count > tensors:
+            raise EStreamError(
+                f"{self.checkpoint.path / CONFIG} sets {key} to {count}, more than the checkpoint has tensors ({tensors}); "
+                f"correct {CONFIG} or give a complete checkpoint"
+            )
 
     def validate(self) -> None:
         """Compare every tensor's name, shape and dtype with what the configuration promises, reading no weights.

@@ -11,6 +11,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
+from estream_lab.models.regular import read_regular
 
 FILE = "tokenizer.json"
 
@@ -33,7 +34,7 @@ class Tokenizer:
         """
         path = Path(folder) / FILE
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path).decode("utf-8")
         except OSError as error:
             raise EStreamError(f"{path} can't be read ({error.strerror}); copy the model's {FILE} there") from error
         except UnicodeDecodeError as error:

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -44,13 +45,21 @@ def test_a_file_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
         Checkpoint(tmp_path / "model.safetensors")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff\xfe\xfa"])
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff\xfe\xfa", b"[" * 100_000])
 def test_a_folder_without_a_usable_config_is_refused(tmp_path: Path, content: bytes | None) -> None:
     write(tmp_path)
     (tmp_path / "config.json").unlink()
     if content is not None:
         (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(EStreamError, match=r"config\.json .*; give the folder of a checkpoint"):
+        Checkpoint(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_config_is_refused_at_once(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "config.json").unlink()
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(EStreamError, match=r"config\.json can't be read \(it is no regular file\)"):
         Checkpoint(tmp_path)
 
 

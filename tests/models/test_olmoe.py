@@ -97,6 +97,7 @@ def test_shapes_must_be_stated_and_whole(key: str, value: object) -> None:
         ("norm_topk_prob", 1),
         ("rms_norm_eps", 0),
         ("rms_norm_eps", float("nan")),
+        ("rms_norm_eps", 10**400),
         ("rope_theta", "10000"),
         ("num_attention_heads", 3),
         ("head_dim", 8),
@@ -115,6 +116,11 @@ def test_shapes_must_be_stated_and_whole(key: str, value: object) -> None:
 def test_what_would_change_the_arithmetic_is_refused(key: str, value: object) -> None:
     with pytest.raises(EStreamError, match=r"config\.json.* sets .* where it must be .*; give another checkpoint"):
         spec_from_config({**CONFIG, key: value})
+
+
+def test_more_heads_than_the_residual_is_wide_are_named_as_the_fault() -> None:
+    with pytest.raises(EStreamError, match="sets num_attention_heads to 1000 where"):
+        spec_from_config({**CONFIG, "num_attention_heads": 1000})
 
 
 def test_key_value_heads_must_share_evenly() -> None:

@@ -1,4 +1,6 @@
+import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +131,20 @@ def test_a_file_with_bytes_appended_is_refused(tmp_path: Path) -> None:
         (2).to_bytes(8, "little") + b"[]",
         (8).to_bytes(8, "little") + b"not json",
         (2).to_bytes(8, "little") + b"\xff\xfe",
+        (100_000).to_bytes(8, "little") + b"[" * 100_000,
     ],
 )
 def test_a_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "foreign.safetensors").write_bytes(content)
     with pytest.raises(EStreamError, match=r"foreign\.safetensors is no safetensors file"):
         Shard(tmp_path / "foreign.safetensors")
+
+
+@pytest.mark.parametrize(("make", "why"), [(os.mkfifo, "no regular file"), (os.mkdir, "a folder")])
+def test_a_pipe_or_folder_is_refused_at_once(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
+    make(tmp_path / "a.safetensors")
+    with pytest.raises(EStreamError, match=rf"a\.safetensors can't be opened \(it is {why}\)"):
+        Shard(tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,13 @@ def test_a_config_that_contradicts_the_weights_is_refused(tmp_path: Path, config
         ExpertSource.open(write(tmp_path, form(tensors()), **config))
 
 
+@pytest.mark.parametrize("key", ["num_hidden_layers", "num_experts"])
+@pytest.mark.parametrize("count", [10**9, 10**30])
+def test_an_absurd_count_is_refused_without_listing_its_names(tmp_path: Path, key: str, count: int) -> None:
+    with pytest.raises(EStreamError, match=f"sets {key} to {count}, more than the checkpoint has tensors"):
+        ExpertSource.open(write(tmp_path, tensors(), **{key: count}))
+
+
 @pytest.mark.parametrize("name", [UP, "model.norm.weight"])
 def test_a_transposed_or_flattened_tensor_is_refused(tmp_path: Path, name: str) -> None:
     weights = tensors()

@@ -111,8 +111,8 @@ class ExpertSource:
         """Refuse a count that so few tensors can't make up: an absurd one must not become a list of names."""
         if count > tensors:
             raise EStreamError(
-                f"{self.checkpoint.path / CONFIG} sets {key} to {count}, more than the checkpoint has tensors ({tensors}); "
-                f"correct {CONFIG} or give a complete checkpoint"
+                f"{self.checkpoint.path / CONFIG} sets {key} to {count}, more than the checkpoint has tensors "
+                f"({tensors}); correct {CONFIG} or give a complete checkpoint"
             )
 
     def validate(self) -> None:

@@ -74,6 +74,8 @@ def test_later_positions_do_not_exist(tokens: int, start: int, poison: float) ->
         k2[:, :, start + first :] = poison
         v2[:, start + first :] = poison
         assert attention(q[:first], k2, v2, start, 0.3).tobytes() == clean[:first].tobytes()
+        # Nor for the rows before them of a chunk whose later rows do see them.
+        assert attention(q, k2, v2, start, 0.3)[:first].tobytes() == clean[:first].tobytes()
 
 
 def test_large_scores_do_not_overflow() -> None:

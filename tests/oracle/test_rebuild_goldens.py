@@ -60,8 +60,9 @@ def test_a_golden_is_rebuilt(model: str, mode: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_golden_names_the_same_checkpoint_and_versions(model: str, mode: str) -> None:
     committed, fresh = (json.loads(str(arrays["provenance"])) for arrays in both(model, mode))
-    for key in ("checkpoint_sha256", "transformers", "torch", "random_olmoe_seed", "mode"):
+    for key in ("checkpoint_sha256", "transformers", "random_olmoe_seed", "mode"):
         assert committed[key] == fresh[key]
+    assert committed["torch"].split("+")[0] == fresh["torch"].split("+")[0]  # any build of the release
 
 
 def test_the_random_checkpoint_is_rebuilt_byte_for_byte() -> None:

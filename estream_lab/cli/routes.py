@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 from estream_lab.cli.options import add_engine, add_prompt, open_engine, positive, prompt_tokens
@@ -56,8 +57,8 @@ def _routes(options: argparse.Namespace) -> tuple[dict[int, Routes], int, str]:
         most = max((int(r.expert.max()) for r in routes.values() if len(r)), default=0)
         return routes, most + 1, f"{options.input}:"
     if options.synthetic is not None:
-        if options.top_k > options.experts or not options.alpha > 0:
-            raise EStreamError("synthetic routes need 1 <= top-k <= experts and a positive alpha")
+        if options.top_k > options.experts or not 0 < options.alpha < math.inf or options.seed < 0:
+            raise EStreamError("synthetic routes need 1 <= top-k <= experts, a positive alpha and a seed of 0 or more")
         shape = (options.synthetic, options.experts, options.top_k)
         layers = range(options.layers)
         return (

@@ -105,6 +105,8 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "small arena": (["prefill", "STORE", "--tokens", "1", "--arena", "4KiB", "--group-size", "2"], "smaller than one"),
     "no prompt for routes": (["routes", "STORE"], "give the prompt whose routes you want"),
     "two origins of routes": (["routes", "STORE", "--synthetic", "3"], "give a store with a prompt, or"),
+    "a negative seed": (["routes", "--synthetic", "3", "--seed", "-1"], "a seed of 0 or more"),
+    "an infinite alpha": (["routes", "--synthetic", "3", "--alpha", "inf"], "a positive alpha"),
     "missing route file": (["routes", "--input", "none.csv"], "none.csv"),
     "no checkpoint": (["pack", "nowhere", "-o", "x.estream"], "nowhere is no folder"),
     "bad parameter": (["notebooks", "run", "x.ipynb", "-p", "fast"], "not a parameter such as"),

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from estream_lab.streaming import Store
 from estream_lab.streaming import files as files_module
 from estream_lab.streaming.files import DirectFile, open_direct
 from estream_lab.streaming.loader import GroupRead, Loader, TokenBucket, _window
+from estream_lab.streaming.plan import WaitLimit
 from tests.stores import synthetic_store
 
 
@@ -60,6 +62,27 @@ def test_short_reads_go_on_at_a_page(store: Store, monkeypatch: pytest.MonkeyPat
     assert all(offset % 4096 == 0 for offset in offsets) and len(offsets) > (piece < len(content))
 
 
+def test_as_many_reads_as_the_queue_is_deep_are_outstanding_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together, real = threading.Barrier(3, timeout=60), Loader._read  # one thread alone would break it
+
+    def meet(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+        together.wait()
+        return real(self, read)
+
+    monkeypatch.setattr(Loader, "_read", meet)
+    arena, loader = Arena(3, 2, store.stride), Loader(store, 3)
+    reads = [loader.submit(GroupRead(0, g, 2, arena.bank_view(g, 2, store.stride))) for g in range(3)]
+    assert [read.result()[2] for read in reads] == [2 * store.stride] * 3
+    loader.close()
+
+
+def test_waiting_allows_for_a_declared_bandwidth() -> None:
+    assert WaitLimit.of(None, 10**9).seconds == 30
+    assert WaitLimit.of(1e6, 10**9).seconds == 1030
+
+
 def test_a_file_cut_off_in_use_is_an_error_not_wrong_weights(store: Store) -> None:
     os.truncate(store.experts_path, store.layers[2].offset + 3 * store.stride)
     with pytest.raises(EStreamError, match="ended .* bytes early in group 0 of layer 2"):
@@ -87,7 +110,12 @@ def test_without_direct_io_reads_fall_back_and_say_why(store: Store, monkeypatch
     opened = open_direct(store.experts_path)
     assert not opened.direct and "Invalid argument" in opened.reason
     opened.close()
+    dropped = []
+    monkeypatch.setattr(
+        files_module.os, "posix_fadvise", lambda fd, *range_and_advice: dropped.append(range_and_advice)
+    )
     content, _ = read_group(store, 0, 0, 3)
+    assert dropped == [(0, len(content), os.POSIX_FADV_DONTNEED)]  # page cache is memory that nobody counts
     assert content.tobytes() == store.experts_path.read_bytes()[: len(content)]
 
 

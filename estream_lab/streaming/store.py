@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.shape import PAGE_BYTES, RecordClass
+from estream_lab.models.regular import read_regular
 from estream_lab.models.shard import Shard
 from estream_lab.models.spec import ModelSpec
 
@@ -92,7 +93,7 @@ class Store:
 
     def _manifest_bytes(self) -> bytes:
         try:
-            return (self.path / MANIFEST).read_bytes()
+            return read_regular(self.path / MANIFEST)
         except FileNotFoundError:
             hint = "no such folder" if not self.path.exists() else f"it has no {MANIFEST}"
             if self.path.with_name(self.path.name + ".partial").exists():

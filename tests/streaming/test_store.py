@@ -1,6 +1,7 @@
 """Opening stores: what the manifest promises is checked, and every kind of damage is one clear sentence."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,10 @@ def absurd(manifest: dict[str, Any]) -> None:
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no such folder": (lambda p: shutil.rmtree(p), "no such folder"),
     "no manifest": (lambda p: (p / "manifest.json").unlink(), "has no manifest.json"),
+    "a pipe for a manifest": (
+        lambda p: ((p / "manifest.json").unlink(), os.mkfifo(p / "manifest.json")),
+        "can't read .*manifest.json: it is no regular file",
+    ),
     "manifest cut off": (lambda p: (p / "manifest.json").write_text('{"format": "estream-st'), "not valid JSON"),
     "foreign manifest": (
         lambda p: (p / "manifest.json").write_text('{"name": "x"}'),

@@ -13,6 +13,8 @@ def write_atomically(path: Path | str, data: bytes) -> None:
     Raises `EStreamError` where the folder does not exist or cannot be written.
     """
     target = Path(path)
+    if target.exists() and not target.is_file():  # renaming would put a plain file in the place of a device
+        raise EStreamError(f"Cannot write {target}: it is a folder or a device; give the path of a file.")
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
     except OSError as error:

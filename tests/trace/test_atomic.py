@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,12 @@ def test_a_result_is_readable_as_any_new_file_is(tmp_path: Path) -> None:
     (tmp_path / "plain").touch()
     write_atomically(tmp_path / "result", b"")
     assert (tmp_path / "result").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_never_replaced(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "there")
+    before = (tmp_path / "there").stat()
+    with pytest.raises(EStreamError, match="it is a folder or a device"):
+        write_atomically(tmp_path / "there", b"")
+    assert (tmp_path / "there").stat() == before and os.listdir(tmp_path) == ["there"]

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_LARGEST_PROMPT = 64 << 20  # bytes; a device file has no end
 
 
 def size(text: str) -> int:
@@ -22,7 +24,10 @@ def size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)(?:/s)?\s*", text)
     if match is None or match[2].upper() not in _UNITS:
         raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 900MiB, 2GiB or 4096")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    count = int(Fraction(match[1]) * _UNITS[match[2].upper()])
+    if count >= 2**63:
+        raise argparse.ArgumentTypeError(f"'{text}' is more than a computer can address")
+    return count
 
 
 def positive(text: str) -> int:
@@ -97,7 +102,13 @@ def _text(options: argparse.Namespace) -> str:
     if options.prompt is not None:
         return str(options.prompt)
     try:
-        return str(options.prompt_file.read_text(encoding="utf-8"))
+        with open(options.prompt_file, "rb") as file:
+            content = file.read(_LARGEST_PROMPT + 1)
+        if len(content) > _LARGEST_PROMPT:
+            raise EStreamError(
+                f"{options.prompt_file} is larger than {_LARGEST_PROMPT >> 20} MiB: give a shorter prompt"
+            )
+        return content.decode("utf-8")
     except OSError as error:
         raise EStreamError(f"can't read {options.prompt_file}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -60,7 +60,13 @@ class Tokenizer:
         return int(self._backend.get_vocab_size(with_added_tokens=True))
 
     def encode(self, text: str) -> NDArray[np.int32]:
-        """Token ids (T,), with the special tokens that the model's own post-processor adds."""
+        """Token ids (T,), with the special tokens that the model's own post-processor adds.
+
+        Raises:
+            EStreamError: text that holds half a character, as a command line makes of bytes that are no UTF-8.
+        """
+        if any("\ud800" <= char <= "\udfff" for char in text):
+            raise EStreamError("the text holds bytes that form no character; give it in UTF-8")
         return np.array(self._backend.encode(text).ids, np.int32)
 
     def decode(self, ids: Sequence[int] | NDArray[np.integer]) -> str:

@@ -1,6 +1,8 @@
 """The command as a user meets it: figures, JSON, one sentence for every error, and a status."""
 
 import argparse
+import errno
+import io
 import json
 import os
 import signal
@@ -11,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from estream_lab.cli import main
+from estream_lab.cli import main, options, routes
 from estream_lab.cli.bench import _store
+from estream_lab.engine import PrefillEngine
+from estream_lab.errors import EStreamError
 from estream_lab.routing import read_routes
 from estream_lab.streaming import Store
 from tests.stores import SPEC, synthetic_store
@@ -139,6 +143,82 @@ def test_misused_options_exit_with_status_2(arguments: list[str], capsys: pytest
         main(arguments)
     assert stopped.value.code == 2
     assert "usage: estream" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 5000, "9000000000GiB"])
+def test_a_size_beyond_all_memory_is_misuse(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["prefill", "s", "--tokens", "1", "--arena", text])
+    assert "argument --arena: " in capsys.readouterr().err
+
+
+def test_misuse_is_one_json_object_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["prefill", "s", "--tokens", "1", "--banks", "0", "--json"])
+    captured = capsys.readouterr()
+    assert "'0' is not a whole number of at least 1" in json.loads(captured.out)["error"]
+    assert "usage: estream prefill" in captured.err
+
+
+def test_memory_that_runs_out_is_one_sentence(estream: Run, store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hungry(*_: object, **__: object) -> None:
+        raise MemoryError("8 EiB")
+
+    monkeypatch.setattr(PrefillEngine, "prefill", hungry)
+    status, out, err = estream("prefill", store, "--tokens", "1", "--json")
+    assert status == 1 and err == "estream: not enough memory (8 EiB): choose smaller numbers\n"
+    assert "not enough memory" in json.loads(out)["error"]
+
+
+def test_a_prompt_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "_LARGEST_PROMPT", 1 << 20)
+    given = argparse.Namespace(prompt=None, prompt_file=Path("/dev/zero"))
+    with pytest.raises(EStreamError, match="/dev/zero is larger than 1 MiB"):
+        options._text(given)
+
+
+@pytest.mark.parametrize("arguments", [["routes", "--synthetic", "8", "--json"], ["routes", "--json"]])
+def test_a_full_output_leaves_one_sentence(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert main(arguments) == 1
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1 and err.startswith("estream: ")
+
+
+def test_closed_streams_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["routes", "--synthetic", "8"]) == 0
+    assert main(["routes", "--json"]) == 1
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+def test_characters_that_the_output_lacks_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(content, encoding="ascii"))
+    monkeypatch.setattr(routes, "_routes", lambda _: ({}, 1, "é"))
+    assert main(["routes"]) == 0
+    assert content.getvalue() == b"\\xe9 routes, 1 experts a layer\n"
+
+
+def test_an_interrupt_while_loading_is_one_sentence() -> None:
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'estream_lab.streaming': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from estream_lab.cli import main\n"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (process.returncode, process.stderr) == (130, "estream: stopped: no file was changed\n")
 
 
 def test_debug_shows_the_traceback(estream: Run, store: str) -> None:

@@ -33,6 +33,11 @@ def test_bytes_in_bytes_out(text: str) -> None:
     assert BYTES.decode(ids) == text
 
 
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(EStreamError, match="give it in UTF-8"):
+        BYTES.encode("a\udcff")
+
+
 def test_the_byte_alphabet_is_the_librarys() -> None:
     assert set(_byte_alphabet()) == set(pre_tokenizers.ByteLevel.alphabet())
     assert sorted(_byte_alphabet().values()) == list(range(256))

@@ -1,7 +1,6 @@
 """Measure checkpoints on the held-out bytes and write ``results.json``; the first is the shipped one.
 
-    python data/tiny_moe/evaluate.py data/tiny_moe/checkpoint data/tiny_moe/runs/seed1 ... \
-        --out data/tiny_moe/results.json
+    python data/tiny_moe/evaluate.py data/tiny_moe/checkpoint data/tiny_moe/runs/seed0 data/tiny_moe/runs/seed2
 
 Per checkpoint: held-out bits per byte of both domains; per layer the total variation between the two
 domains' shares of routes, of the trained model and of an untrained control with the same configuration
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from corpus import CORPUS_DIR, DOMAINS, HELDOUT_BYTES, Bytes, load, write_atomically
-from model import chosen_experts, forward, new_model, use_fast_experts
+from corpus import CORPUS_DIR, DOMAINS, HELDOUT_BYTES, HERE, Bytes, load, write_atomically
+from model import chosen_experts, forward, new_model
 from transformers import OlmoeForCausalLM
 
 # The figures to reach, of a five-minute recipe, and the ratio that "clearly more" means.
@@ -100,7 +99,6 @@ def measure(directory: Path, heldout: dict[str, Bytes]) -> dict[str, Any]:
     """All figures of one checkpoint and of its untrained control."""
     training = json.loads((directory / "training.json").read_text())
     model = OlmoeForCausalLM.from_pretrained(directory, dtype=torch.float32).train(False)
-    use_fast_experts(model)
     control = new_model(training["recipe"]["seed"]).train(False)
     bits: dict[str, dict[str, float]] = {domain: {} for domain in DOMAINS}
     shares: dict[int, dict[str, Shares]] = {length: {} for length in LENGTHS}
@@ -125,6 +123,20 @@ def measure(directory: Path, heldout: dict[str, Bytes]) -> dict[str, Any]:
     return result
 
 
+def over_seeds(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Per layer, the mean total variation over all runs, trained and control, and the ratio of the means."""
+    trained, control = (
+        np.array([run[kind]["tv_text_code"] for run in runs]).mean(axis=0) for kind in ("trained", "control")
+    )  # [layers] each
+    ratio = trained / control
+    return {
+        "trained_tv": rounded(trained),
+        "control_tv": rounded(control),
+        "tv_ratio": rounded(ratio),
+        "layers_at_target_ratio": int((ratio >= TARGET_TV_RATIO).sum()),
+    }
+
+
 def gzip_bits_per_byte(heldout: Bytes) -> float:
     """``gzip -9`` on the same bytes, without a name or time in its header."""
     return 8 * len(gzip.compress(heldout.tobytes(), 9, mtime=0)) / len(heldout)
@@ -136,7 +148,7 @@ def main() -> None:
     parser.add_argument("checkpoints", type=Path, nargs="+", help="folders that train.py wrote")
     parser.add_argument("--corpus", type=Path, default=CORPUS_DIR, help="folder that corpus.py filled")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=HERE / "results.json")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     heldout = {domain: load(domain, arguments.corpus).heldout for domain in DOMAINS}
@@ -151,6 +163,7 @@ def main() -> None:
         "target_tv_ratio": TARGET_TV_RATIO,
         "gzip_bits_per_byte": {domain: round(gzip_bits_per_byte(heldout[domain]), 4) for domain in DOMAINS},
         "shipped_seed": runs[0]["recipe"]["seed"],
+        "over_seeds": over_seeds(runs),
         "runs": runs,
     }
     write_atomically(arguments.out, (json.dumps(results, indent=1) + "\n").encode())

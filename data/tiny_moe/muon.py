@@ -1,8 +1,7 @@
 """Muon for the weight matrices, AdamW for everything else.
 
 Muon (Jordan et al., 2024) replaces a matrix's momentum by its nearest orthogonal matrix, found by five
-Newton-Schulz steps, so that all directions of the matrix learn at the same pace.  On this model it
-needs about half the steps of AdamW.
+Newton-Schulz steps, so that all directions of the matrix learn at the same pace.
 """
 
 from __future__ import annotations

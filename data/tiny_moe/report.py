@@ -59,6 +59,9 @@ def routing_table(results: dict[str, Any]) -> str:
                     per_layer(figures["effective_experts_code"], 1),
                 ]
             )
+    mean = results["over_seeds"]
+    rows.append(["mean, trained", per_layer(mean["trained_tv"]), per_layer(mean["tv_ratio"], 1), "", "", "", ""])
+    rows.append(["mean, control", per_layer(mean["control_tv"]), "", "", "", "", ""])
     header = ["seed", "TV text–code", "ratio to control", "TV within a domain", "experts, mixed", "text", "code"]
     return table(header, rows)
 

@@ -30,7 +30,7 @@ class TokenBucket:
         self,
         bytes_per_second: float,
         clock: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         if not bytes_per_second > 0:
             raise EStreamError(f"a read bandwidth must be positive, not {bytes_per_second:g} bytes/s")
@@ -67,10 +67,9 @@ class Loader:
 
     def __init__(self, store: Store, queue_depth: int, read_bandwidth: float | None = None) -> None:
         self._store = store
-        self._bucket = TokenBucket(read_bandwidth) if read_bandwidth is not None else None
-        self._queue_depth = queue_depth
+        self._queue_depth, self._read_bandwidth = queue_depth, read_bandwidth
+        self._renew()
         self._file = open_direct(store.experts_path)
-        self._workers = self._new_workers()
 
     @property
     def direct(self) -> bool:
@@ -87,14 +86,17 @@ class Loader:
         return self._workers.submit(self._read, read)
 
     def settle(self, seconds: float) -> None:
-        """Drop reads that haven't started and wait for those that have: no byte arrives afterwards.
+        """Drop reads that haven't started, give up those that wait for a declared bandwidth, and wait for the others to
+        end: no byte arrives afterwards.
 
         Whole worker threads are waited for, not futures: an interrupt may have lost a future that was just submitted.
 
         Raises:
             EStreamError: a read goes on after ``seconds``.
         """
-        workers, self._workers = self._workers, self._new_workers()
+        workers = self._workers
+        self._give_up()
+        self._renew()
         ending = threading.Thread(target=partial(workers.shutdown, wait=True, cancel_futures=True), daemon=True)
         ending.start()
         ending.join(seconds)
@@ -102,12 +104,22 @@ class Loader:
             raise EStreamError(f"reads from {self._file.path} did not end within {seconds:g} s: check the disk")
 
     def close(self) -> None:
-        """Wait for outstanding reads and close the file."""
-        self._workers.shutdown(wait=True, cancel_futures=True)
+        """Give up outstanding reads and close the file once they have ended."""
+        self._give_up()
+        self._workers.shutdown(wait=True)
         self._file.close()
 
-    def _new_workers(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._queue_depth, thread_name_prefix="estream-read")
+    def _renew(self) -> None:
+        """Worker threads, their sign to stop, and a bandwidth that owes nothing."""
+        self._stop = threading.Event()
+        limit = self._read_bandwidth
+        self._bucket = TokenBucket(limit, sleep=self._stop.wait) if limit is not None else None
+        self._workers = ThreadPoolExecutor(self._queue_depth, thread_name_prefix="estream-read")
+
+    def _give_up(self) -> None:
+        """Let no read start any more, then wake those that wait for bandwidth: a slow one takes minutes."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+        self._stop.set()
 
     def _read(self, read: GroupRead) -> tuple[int, int, int]:
         start = time.perf_counter_ns()
@@ -127,9 +139,9 @@ class Loader:
 
     def _fill(self, read: GroupRead, offset: int, total: int) -> int:
         """Fill the views from ``offset`` on; short reads go on where they stopped."""
-        done = 0
+        done, stop, bucket = 0, self._stop, self._bucket
         while done < total:
-            limit = total - done if self._bucket is None else min(SLICE_BYTES, total - done)
+            limit = total - done if bucket is None else min(SLICE_BYTES, total - done)
             try:
                 got = self._file.read_into(_window(read.views, done, limit), offset + done)
             except OSError as error:
@@ -143,8 +155,10 @@ class Loader:
                     f"{self._file.path} ended {total - done} bytes early in group {read.group} of layer {read.layer}: "
                     "it was cut off while in use, pack the store again"
                 )
-            if self._bucket is not None:
-                self._bucket.take(got)
+            if bucket is not None:
+                bucket.take(got)
+                if stop.is_set():
+                    raise EStreamError(f"the read of group {read.group} of layer {read.layer} was given up")
             done += got
         return done
 

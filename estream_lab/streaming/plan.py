@@ -1,6 +1,9 @@
 """How a lane is set up."""
 
+import math
 from dataclasses import dataclass
+
+SLOW_STORAGE = 10e6  # bytes/s; a memory card reads faster, so whoever waits longer waits in vain
 
 
 @dataclass(frozen=True)
@@ -34,5 +37,5 @@ class WaitLimit:
 
     @classmethod
     def of(cls, read_bandwidth: float | None, arena_bytes: int) -> "WaitLimit":
-        """30 s, and what a full arena takes at a declared bandwidth on top."""
-        return cls(30.0 + (arena_bytes / read_bandwidth if read_bandwidth else 0.0))
+        """30 s, and on top what a full arena takes from slow storage or at a declared bandwidth below that."""
+        return cls(30.0 + arena_bytes / min(read_bandwidth or math.inf, SLOW_STORAGE))

@@ -17,6 +17,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.graph import HostKernel
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.streaming import Store, StreamingLane
+from estream_lab.streaming.pack import pack_synthetic
 from estream_lab.streaming.pipeline import LayerPipeline
 from tests.stores import SPEC, synthetic_store
 
@@ -198,6 +199,15 @@ def test_settings_that_cannot_run_are_refused(store_path: Path, options: dict[st
         engine.prefill(TOKENS)
 
 
+def test_more_banks_than_groups_and_more_places_than_banks_never_help(store_path: Path) -> None:
+    with PrefillEngine.open(store_path, group_size=4, banks=99, queue_depth=50) as engine:
+        most = engine.prefill(TOKENS)
+    with PrefillEngine.open(store_path, group_size=4, banks=2, queue_depth=50) as engine:
+        fewer = engine.prefill(TOKENS)
+    assert (most.banks, most.queue_depth) == (3, 3)  # ceil(10 / 4) groups
+    assert (fewer.banks, fewer.queue_depth) == (2, 2)
+
+
 def test_an_arena_size_becomes_banks(store_path: Path) -> None:
     stride = Store(store_path).stride
     with PrefillEngine.open(store_path, group_size=2, arena_bytes=7 * stride) as engine:
@@ -278,3 +288,20 @@ def test_an_unknown_output_is_refused(store_path: Path) -> None:
             engine.prefill(TOKENS, want="probs")  # type: ignore[arg-type]
         with pytest.raises(EStreamError, match="positions must be last, all, or"):
             engine.prefill(TOKENS, positions="first")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("huge", "where"),
+    [("layers.1.router.weight", "the router of layer 1"), ("head.weight", "the head"), ("norm.weight", "the head")],
+)
+def test_weights_that_overflow_are_one_sentence(tmp_path: Path, huge: str, where: str) -> None:
+    class Huge(SyntheticSource):
+        def dense(self, name: str) -> np.ndarray:
+            weights = super().dense(name)
+            return np.full_like(weights, 3e38) if name == huge else weights
+
+    pack_synthetic(Huge(SPEC), tmp_path / "h.estream", progress=False)
+    with PrefillEngine.open(tmp_path / "h.estream") as engine, pytest.raises(EStreamError, match=f"{where} gives NaN"):
+        engine.prefill(TOKENS)

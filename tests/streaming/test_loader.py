@@ -79,7 +79,8 @@ def test_as_many_reads_as_the_queue_is_deep_are_outstanding_at_once(
 
 
 def test_waiting_allows_for_a_declared_bandwidth() -> None:
-    assert WaitLimit.of(None, 10**9).seconds == 30
+    assert WaitLimit.of(None, 10**9).seconds == 130  # at 10 MB/s
+    assert WaitLimit.of(1e9, 10**9).seconds == 130
     assert WaitLimit.of(1e6, 10**9).seconds == 1030
 
 
@@ -141,6 +142,29 @@ def test_the_declared_bandwidth_acts_on_a_real_read(store: Store) -> None:
     content, (start, end, count) = read_group(store, 0, 0, 10, read_bandwidth=2e6)
     assert content.tobytes() == store.experts_path.read_bytes()[: len(content)]
     assert end - start >= 0.99e9 * count / 2e6  # a token bucket only ever makes reads slower
+
+
+@pytest.mark.parametrize("settle", [True, False])
+def test_a_read_that_waits_for_bandwidth_can_be_given_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch, settle: bool
+) -> None:
+    waits, real = threading.Event(), TokenBucket.take
+
+    def take(self: TokenBucket, count: int) -> None:
+        waits.set()
+        real(self, count)
+
+    monkeypatch.setattr(TokenBucket, "take", take)
+    loader = Loader(store, 1, read_bandwidth=1e-3)  # years for a group
+    view = memoryview(mmap.mmap(-1, store.stride))
+    reads = [loader.submit(GroupRead(0, group, 1, [view])) for group in range(2)]
+    assert waits.wait(60)
+    if settle:
+        loader.settle(60.0)
+    loader.close()
+    with pytest.raises(EStreamError, match="group 0 of layer 0 was given up"):
+        reads[0].result()
+    assert reads[1].cancelled()
 
 
 @given(

@@ -62,7 +62,7 @@ def route_distances(router_logits: Sequence[torch.Tensor], length: int, top_k: i
     """Per layer, the total variation between the routes of a batch's even and odd rows of ``length``."""
     distances = []
     for logits in router_logits:  # [T, E]
-        rows = logits.unflatten(0, (-1, length))  # [rows, length, E]
+        rows = torch.unflatten(logits, 0, (-1, length))  # [rows, length, E]
         even, odd = (chosen_experts(rows[first::2].flatten(0, 1), top_k) for first in (0, 1))  # [E]
         distances.append(0.5 * float((even / even.sum() - odd / odd.sum()).abs().sum()))
     return distances

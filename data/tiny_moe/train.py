@@ -106,7 +106,7 @@ def save(model: OlmoeForCausalLM, record: dict[str, Any], out: Path) -> None:
     """Write a float16 checkpoint, its tokenizer and ``training.json``, whole or not at all."""
     partial = out.with_name(out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    model.to(torch.float16).save_pretrained(partial)
+    model.half().save_pretrained(partial)  # type: ignore[no-untyped-call, unused-ignore]
     byte_tokenizer().save_pretrained(partial)
     (partial / "training.json").write_text(json.dumps(record, indent=2) + "\n")
     if out.exists():

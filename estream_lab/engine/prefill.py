@@ -1,9 +1,7 @@
 """`PrefillEngine`: tokens in, logits or hidden states out, with a trace and measured figures."""
 
-import hashlib
 import os
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -13,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from estream_lab import __version__
+from estream_lab.engine.request import Request, measured
 from estream_lab.engine.result import PrefillResult
-from estream_lab.engine.settings import DEFAULT_ROUTE_CAPACITY, EngineSettings
+from estream_lab.engine.settings import EngineSettings
 from estream_lab.errors import EStreamError
 from estream_lab.kernels import host
-from estream_lab.machine import available_cpus, peak_rss_bytes, processor, reset_peak_rss
-from estream_lab.models.layers import Decoder, KVCache
+from estream_lab.machine import available_cpus
+from estream_lab.models.layers import Decoder
 from estream_lab.models.tokenizer import Tokenizer
-from estream_lab.routing import Routes, route
-from estream_lab.streaming import Completion, LanePlan, Store, open_lane
-from estream_lab.trace import Recorder, npu_idle, storage_idle
+from estream_lab.routing import route
+from estream_lab.streaming import InProcessLane, LanePlan, Store, open_lane
+from estream_lab.trace import Recorder
 
 Want = Literal["logits", "logprobs", "hidden"]
 Positions = Literal["last", "all"] | Sequence[int]
@@ -45,7 +43,7 @@ class PrefillEngine:
         with store.dense_reader() as read:
             self._decoder = Decoder(store.spec, read)
         self._busy = threading.Lock()
-        self._lane: Any = None
+        self._lane: InProcessLane | None = None
         self._plan: LanePlan | None = None
 
     @classmethod
@@ -97,7 +95,8 @@ class PrefillEngine:
 
         Raises:
             EStreamError: an empty prompt, ids outside the vocabulary, more tokens than the context, storage that fails
-                during the run, or a request of another thread that is still running.
+                during the run, weights so large that values overflow, or a request of another thread that is still
+                running.
         """
         ids = self._check(tokens)
         rows = _rows(positions, len(ids))
@@ -115,77 +114,56 @@ class PrefillEngine:
 
     def _run(self, ids: NDArray[np.int32], want: Want, rows: NDArray[np.int64], progress: bool) -> PrefillResult:
         """One request, checked: ids (T,), rows (n,) of the output."""
-        self._prepare(len(ids))
-        scope = "request" if reset_peak_rss() else "process"
-        lane, plan = self._lane, self._plan
-        assert plan is not None
-        recorder = Recorder(lane.name)
-        lane.start(recorder)
-        cache = self._decoder.new_cache(len(ids))
+        lane, plan = self._prepare(len(ids))
         host.set_threads(self.settings.threads or available_cpus())
-        begun = (lane.counts.invocations, time.perf_counter_ns())
-        routes: dict[int, list[Routes]] = {layer: [] for layer in range(self.spec.layers)}
-        completions: list[Completion] = []
+        request = Request(
+            ids, want, rows, Recorder(lane.name), self._decoder.new_cache(len(ids)), lane.counts.invocations
+        )
+        lane.start(request.recorder)
         hidden = np.empty((len(rows), self.spec.hidden), np.float32)  # (n, H)
         starts = range(0, len(ids), plan.max_tokens)
         steps = len(starts) * self.spec.layers
         with tqdm(total=steps, unit="layer", desc="prefill", leave=False, delay=1, disable=not progress) as bar:
             for start in starts:
                 chunk = ids[start : start + plan.max_tokens]
-                x = self._layers(chunk, start, cache, recorder, routes, completions, bar)
+                x = self._layers(lane, request, chunk, start, bar)
                 inside = (rows >= start) & (rows < start + len(chunk))
                 hidden[inside] = self._decoder.norm(x[rows[inside] - start])
-            with recorder.span("dense", "head"):
+            with request.recorder.span("dense", "head"):
                 output = self._output(hidden, want)
-        end = time.perf_counter_ns()
-        recorder.add("request", "prefill", begun[1], end, rows=len(ids))
-        merged = {layer: _join(parts, plan.max_tokens) for layer, parts in routes.items()}
-        return self._result(
-            ids,
-            want,
-            output,
-            hidden,
-            merged,
-            completions,
-            recorder,
-            cache,
-            end - begun[1],
-            lane.counts.invocations - begun[0],
-            scope,
-        )
+        request.finish()
+        final = self._output(hidden[-1:], "logprobs") if want == "hidden" else output[-1:]
+        last = log_softmax(final)[0] if want == "logits" else final[0]  # (V,)
+        return measured(self.store, self.settings, lane, plan, request, output, self._decoder.nbytes, self._top(last))
 
     def _layers(
-        self,
-        chunk: NDArray[np.int32],
-        start: int,
-        cache: KVCache,
-        recorder: Recorder,
-        routes: dict[int, list[Routes]],
-        completions: list[Completion],
-        bar: "tqdm[Any]",
+        self, lane: InProcessLane, request: Request, chunk: NDArray[np.int32], start: int, bar: "tqdm[Any]"
     ) -> NDArray[np.float32]:
-        """All layers for one chunk of tokens: (T, H) before the final norm."""
-        lane = self._lane
+        """All layers for one chunk of tokens that begins at position ``start``: (T, H) before the final norm."""
+        recorder = request.recorder
         with recorder.span("dense", "embedding"):
             x = self._decoder.embed(chunk)  # (T, H)
         for layer in range(self.spec.layers):
             lane.begin(layer)
             with recorder.span("dense", "attention", layer=layer, rows=len(chunk)):
-                residual, normed, logits = self._decoder.attend(layer, x, cache, start)  # (T, H), (T, H), (T, E)
+                # (T, H), (T, H), (T, E)
+                residual, normed, logits = self._decoder.attend(layer, x, request.cache, start)
+            _check_finite(logits, f"the router of layer {layer}")
             with recorder.span("dense", "router", layer=layer, rows=len(chunk)):
-                layer_routes = route(logits, self.spec.router)
+                routes = route(logits, self.spec.router)
                 lane.x[: len(chunk)] = normed
-            routes[layer].append(layer_routes)
-            y, completion = lane.run(layer, lane.x[: len(chunk)], layer_routes)  # (T, H)
-            completions.append(completion)
+            y, completion = lane.run(layer, lane.x[: len(chunk)], routes)  # (T, H)
+            request.add(layer, start, routes, completion)
             x = residual + y
             bar.update()
         return x
 
     def _output(self, hidden: NDArray[np.float32], want: Want) -> NDArray[np.float32]:
+        _check_finite(hidden, "the final norm")
         if want == "hidden":
             return hidden
         logits = self._decoder.logits(hidden)  # (n, V)
+        _check_finite(logits, "the head")
         return log_softmax(logits) if want == "logprobs" else logits
 
     def _check(self, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
@@ -207,111 +185,15 @@ class PrefillEngine:
             )
         return ids.astype(np.int32)
 
-    def _prepare(self, tokens: int) -> None:
-        """Open the lane, or a larger one where this prompt needs more rows; a lane serves shorter prompts as it is."""
+    def _prepare(self, tokens: int) -> tuple[InProcessLane, LanePlan]:
+        """The lane, opened anew where this prompt needs more rows; a lane serves shorter prompts as it is."""
         settings = self.settings
         rows = min(tokens, settings.chunk_tokens or tokens)
-        if self._lane is not None and self._plan is not None and rows <= self._plan.max_tokens:
-            return
-        assert settings.group_size and settings.banks and settings.queue_depth
-        capacity = settings.route_capacity or min(rows * self.spec.router.top_k, DEFAULT_ROUTE_CAPACITY)
-        plan = LanePlan(
-            settings.schedule,
-            settings.group_size,
-            settings.banks,
-            settings.queue_depth,
-            rows,
-            capacity,
-            settings.read_bandwidth,
-            settings.poison,
-        )
-        self.close()
-        self._lane, self._plan = open_lane(self.store, plan, resident=settings.resident), plan
-
-    def _result(
-        self,
-        ids: NDArray[np.int32],
-        want: Want,
-        output: NDArray[np.float32],
-        hidden: NDArray[np.float32],
-        routes: dict[int, Routes],
-        completions: list[Completion],
-        recorder: Recorder,
-        cache: KVCache,
-        elapsed_ns: int,
-        invocations: int,
-        scope: str,
-    ) -> PrefillResult:
-        lane, plan = self._lane, self._plan
-        assert plan is not None
-        schedule = "resident" if self.settings.resident else plan.schedule
-        read = sum(c.bytes_read for c in completions)
-        speculative = sum(c.bytes_speculative for c in completions)
-        trace = recorder.trace(self._provenance(len(ids), schedule))
-        final = self._output(hidden[-1:], "logprobs") if want == "hidden" else output[-1:]
-        last = log_softmax(final)[0] if want == "logits" else final[0]  # (V,)
-        return PrefillResult(
-            output=output,
-            want=want,
-            routes=routes,
-            trace=trace,
-            tokens=len(ids),
-            seconds=elapsed_ns / 1e9,
-            peak_rss_bytes=peak_rss_bytes(),
-            peak_rss_scope=scope,
-            arena_bytes=lane.arena_bytes,
-            dense_bytes=self._decoder.nbytes,
-            kv_bytes=cache.nbytes,
-            bytes_read=read,
-            bytes_needed=read - speculative,
-            bytes_speculative=speculative,
-            storage_idle=storage_idle(trace),
-            npu_idle=npu_idle(trace),
-            active_experts=sum(len(np.unique(r.expert)) for r in routes.values()),
-            total_experts=self.spec.layers * self.spec.experts,
-            graph_builds=lane.counts.builds,
-            invocations=invocations,
-            lane=lane.name,
-            machine=processor(),
-            layout=self.store.layout,
-            profile=lane.numerics_profile,
-            schedule=schedule,
-            non_expert="host",
-            group_size=plan.group_size,
-            queue_depth=plan.queue_depth,
-            banks=plan.banks,
-            threads=host.threads(),
-            direct_io=lane.direct_io,
-            fallback_reason=lane.fallback_reason,
-            read_bandwidth=plan.read_bandwidth or 0.0,
-            logits_sha256=hashlib.sha256(output.tobytes()).hexdigest(),
-            top=self._top(last),
-        )
-
-    def _provenance(self, tokens: int, schedule: str) -> dict[str, str | int | float | bool]:
-        plan, lane = self._plan, self._lane
-        assert plan is not None
-        return {
-            "lane": lane.name,
-            "kind": "measured",
-            "machine": processor(),
-            "cpu": processor(),
-            "model": str(self.store.origin.get("checkpoint", "")),
-            "store_checksum": self.store.checksum,
-            "layout": self.store.layout,
-            "numerics_profile": lane.numerics_profile,
-            "schedule": schedule,
-            "group_size": plan.group_size,
-            "queue_depth": plan.queue_depth,
-            "banks": plan.banks,
-            "arena_bytes": lane.arena_bytes,
-            "non_expert": "host",
-            "read_bandwidth_bytes_per_second": plan.read_bandwidth or 0.0,
-            "direct_io": lane.direct_io,
-            "tokens": tokens,
-            "threads": host.threads(),
-            "version": __version__,
-        }
+        if self._lane is None or self._plan is None or rows > self._plan.max_tokens:
+            self.close()
+            self._plan = settings.plan(rows, self.spec.router.top_k)
+            self._lane = open_lane(self.store, self._plan, resident=settings.resident)
+        return self._lane, self._plan
 
     def _top(self, logprobs: NDArray[np.float32]) -> list[tuple[int, str, float]]:
         best = np.argsort(-logprobs, kind="stable")[:TOP]
@@ -321,6 +203,14 @@ class PrefillEngine:
         """A token as printable text; vocabularies are often padded beyond the tokenizer's."""
         known = self.tokenizer is not None and token < self.tokenizer.size
         return self.tokenizer.token_text(token) if known and self.tokenizer else f"<{token}>"
+
+
+def _check_finite(values: NDArray[np.float32], where: str) -> None:
+    """Weights are finite, but products of huge ones need not be."""
+    if not np.isfinite(values).all():
+        raise EStreamError(
+            f"{where} gives NaN or infinite values: the model's weights overflow float32, check its origin"
+        )
 
 
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -339,9 +229,3 @@ def _rows(positions: Positions, tokens: int) -> NDArray[np.int64]:
     if not plain or rows.min() < 0 or rows.max() >= tokens:
         raise EStreamError(f"positions must be last, all, or a non-empty list of indices from 0 to {tokens - 1}")
     return rows.astype(np.int64)
-
-
-def _join(parts: list[Routes], chunk: int) -> Routes:
-    """Routes of consecutive chunks as those of the whole prompt."""
-    token = np.concatenate([part.token + np.int32(i * chunk) for i, part in enumerate(parts)])
-    return Routes(token, np.concatenate([p.expert for p in parts]), np.concatenate([p.weight for p in parts]))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.schedule import policy
+from estream_lab.streaming.plan import LanePlan
 from estream_lab.streaming.store import Store
 
 DEFAULT_GROUP, DEFAULT_BANKS, DEFAULT_QUEUE = 8, 3, 2
@@ -56,6 +57,20 @@ class EngineSettings:
         banks = min(self._banks(group * store.stride, group), most)
         queue = min(self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE, banks)
         return replace(self, group_size=group, banks=banks, queue_depth=queue)
+
+    def plan(self, rows: int, top_k: int) -> LanePlan:
+        """The lane of completed settings for prompts, or chunks, of up to ``rows`` tokens."""
+        assert self.group_size and self.banks and self.queue_depth
+        return LanePlan(
+            schedule=self.schedule,
+            group_size=self.group_size,
+            banks=self.banks,
+            queue_depth=self.queue_depth,
+            max_tokens=rows,
+            route_capacity=min(self.route_capacity or DEFAULT_ROUTE_CAPACITY, rows * top_k),
+            read_bandwidth=self.read_bandwidth,
+            poison=self.poison,
+        )
 
     def _banks(self, bank_bytes: int, group: int) -> int:
         if self.arena_bytes is None:

@@ -278,7 +278,10 @@ class ResidentLane(_InProcessLane):
         """See `Lane`; the arena goes with the lane."""
 
 
-def open_lane(store: Store, plan: LanePlan, *, resident: bool) -> StreamingLane | ResidentLane:
+InProcessLane = StreamingLane | ResidentLane
+
+
+def open_lane(store: Store, plan: LanePlan, *, resident: bool) -> InProcessLane:
     """The in-process lane of ``plan``.
 
     Raises:

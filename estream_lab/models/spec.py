@@ -8,6 +8,7 @@ from typing import Any
 
 from estream_lab.errors import EStreamError
 from estream_lab.routing import RouterSpec
+from estream_lab.routing.router import wrong_types
 
 
 @dataclass(frozen=True)
@@ -98,12 +99,14 @@ class ModelSpec:
         """The spec written by `to_json`.
 
         Raises:
-            EStreamError: a key is missing or unknown, here or in the router's part.
+            EStreamError: a key is missing or unknown, or a value of another type, here or in the router's part.
         """
         _same_keys(values, cls)
         router = values["router"]
         if not isinstance(router, Mapping):
             raise EStreamError("the model spec's router must be an object; pack the checkpoint again")
+        if wrong := wrong_types(values, cls):
+            raise EStreamError(f"in the model spec {wrong[0]}; pack the checkpoint again")
         try:
             return cls(**{**values, "router": RouterSpec.from_json(router)})
         except (TypeError, ValueError) as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
@@ -46,12 +47,29 @@ class RouterSpec:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RouterSpec:
-        """The inverse of `to_json`; refuses unknown and missing keys."""
+        """The inverse of `to_json`; refuses unknown and missing keys, and values of other types (ValueError)."""
         names = {f.name for f in fields(cls)}
         if set(values) != names:
             odd = ", ".join(sorted(set(values) ^ names))
             raise ValueError(f"a router spec has exactly the keys {', '.join(sorted(names))}; check: {odd}")
+        if wrong := wrong_types(values, cls):
+            raise ValueError(f"in a router spec {wrong[0]}")
         return cls(**values)
+
+
+def wrong_types(values: Mapping[str, Any], of: type) -> list[str]:
+    """What JSON values don't fit the plain fields of a dataclass: "top_k is 1.5, not int"; a float must be finite.
+
+    Python would take most of them: text for a flag is true, a fraction for a count fails far from here.
+    """
+    fits: dict[str, Callable[[Any], bool]] = {
+        "int": lambda value: type(value) is int,
+        "float": lambda value: type(value) in (int, float) and abs(value) <= sys.float_info.max,
+        "bool": lambda value: type(value) is bool,
+        "str": lambda value: type(value) is str,
+    }
+    given = [(field.name, str(field.type), values[field.name]) for field in fields(of)]
+    return [f"{name} is {value!r}, not {kind}" for name, kind, value in given if kind in fits and not fits[kind](value)]
 
 
 def route(logits: NDArray[np.float32], spec: RouterSpec, bias: NDArray[np.float32] | None = None) -> Routes:

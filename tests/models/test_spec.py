@@ -63,6 +63,14 @@ def test_a_router_that_makes_no_sense_is_refused(router: Any) -> None:
         {"rope_theta": float("nan")},
         {"experts": 9},
         {"hidden": "64"},
+        {"hidden": 64.0},
+        {"family": 5},
+        {"context": float("inf")},
+        {"rms_eps": float("inf")},
+        {"rope_theta": 10**400},
+        {"rms_eps": True},
+        {"tied": 1},
+        {"tied": "false"},
     ],
 )
 def test_numbers_that_contradict_are_refused(change: dict[str, Any]) -> None:

@@ -95,6 +95,9 @@ def test_spec_survives_json_and_refuses_odd_keys() -> None:
     assert RouterSpec.from_json(values) == spec
     with pytest.raises(ValueError, match="check: topk"):
         RouterSpec.from_json({**values, "topk": 4})
+    for key, value in {"top_k": 4.0, "renormalise": "no", "scale": True, "experts": "32", "scoring": None}.items():
+        with pytest.raises(ValueError, match=f"{key} is|unknown scoring"):
+            RouterSpec.from_json({**values, key: value})
     del values["renormalise"]
     with pytest.raises(ValueError, match="check: renormalise"):
         RouterSpec.from_json(values)

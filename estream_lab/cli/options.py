@@ -31,8 +31,8 @@ def size(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
+    """A whole number of at least 1, and of 18 digits at most: far beyond what any option can mean."""
+    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
     return int(text)
 

@@ -54,6 +54,8 @@ def _routes(options: argparse.Namespace) -> tuple[dict[int, Routes], int, str]:
         raise EStreamError("give a store with a prompt, or --synthetic T, or --input FILE")
     if options.input is not None:
         routes = read_routes(options.input)
+        if not routes:
+            raise EStreamError(f"{options.input} holds no routes: give the file of a run")
         most = max((int(r.expert.max()) for r in routes.values() if len(r)), default=0)
         return routes, most + 1, f"{options.input}:"
     if options.synthetic is not None:

@@ -71,6 +71,6 @@ def _row(here: Line, text: str, expert_limit: int) -> tuple[int, int, int, int, 
 def _number(kind: type[int] | type[float], cell: str) -> int | float | str:
     """The cell as a number, or as it stands if it is none: the caller's check then quotes it."""
     try:
-        return kind(cell)
+        return cell if "_" in cell else kind(cell)  # Python would read 1_0 as 10
     except ValueError:
         return cell

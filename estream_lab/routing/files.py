@@ -54,7 +54,7 @@ def read_routes(
     path = Path(path)
     suffix = _suffix(path)
     try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")  # spreadsheets begin with a mark
     except UnicodeDecodeError as error:
         raise EStreamError(f"The route file {path} is not UTF-8 text: check that it is the right file.") from error
     except OSError as error:

@@ -60,7 +60,7 @@ def parse_jsonl(path: Path, lines: list[str], experts: int | None, weight_if_abs
 def _record(here: Line, text: str) -> dict[str, Any]:
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise here.error(f"this is not JSON ({error}); write one JSON object a line.") from error
     if not isinstance(record, dict):
         raise here.error("this is not a JSON object; write one object a layer.")

@@ -152,6 +152,20 @@ def test_a_size_beyond_all_memory_is_misuse(text: str, capsys: pytest.CaptureFix
     assert "argument --arena: " in capsys.readouterr().err
 
 
+def test_a_number_beyond_all_meaning_is_misuse(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["routes", "--synthetic", "1" + "0" * 30])
+    assert "argument --synthetic: " in capsys.readouterr().err
+
+
+def test_a_route_file_without_routes_is_refused(estream: Run, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("layer,token,k,expert,weight\n")
+    assert estream("routes", "--input", str(tmp_path / "r.csv"))[::2] == (
+        1,
+        f"estream: {tmp_path}/r.csv holds no routes: give the file of a run\n",
+    )
+
+
 def test_misuse_is_one_json_object_too(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["prefill", "s", "--tokens", "1", "--banks", "0", "--json"])

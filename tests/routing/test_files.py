@@ -146,6 +146,7 @@ def test_refuses_bad_jsonl_by_line(tmp_path: Path, change: dict[str, object], me
         (json.dumps(GOOD)[:-9] + "\n", "line 1: this is not JSON"),
         (json.dumps(GOOD), "line 1: the last line has no end"),
         ("[1]\n", "line 1: this is not a JSON object"),
+        ("[" * 100_000 + "\n", "line 1: this is not JSON"),
         ('{"layer": 0, "topk": 1}\n', "line 1: num_tokens, top_indices missing"),
         (2 * (json.dumps(GOOD) + "\n"), "line 2: layer 0 comes twice"),
     ],
@@ -155,6 +156,19 @@ def test_refuses_broken_jsonl(tmp_path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(EStreamError, match=message):
         read_routes(path)
+
+
+def test_a_spreadsheets_mark_and_line_ends_are_read_over(tmp_path: Path) -> None:
+    write_routes(tmp_path / "r.csv", {0: Routes([0], [1], [0.5])})
+    content = (tmp_path / "r.csv").read_bytes()
+    (tmp_path / "r.csv").write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n"))
+    assert read_routes(tmp_path / "r.csv") == {0: Routes([0], [1], [0.5])}
+
+
+def test_a_number_with_underscores_is_none(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("layer,token,k,expert,weight\n1_0,0,0,1,0.5\n")
+    with pytest.raises(EStreamError, match="line 2: layer is '1_0'"):
+        read_routes(tmp_path / "r.csv")
 
 
 def test_refuses_other_files(tmp_path: Path) -> None:

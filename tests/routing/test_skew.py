@@ -35,3 +35,9 @@ def test_no_routes_have_no_skew() -> None:
         "routes": 0, "active_experts": 0, "effective_experts": 0.0, "busiest_share": 0.0, "threshold": 64,
         "share_in_filled": 0.0,
     }  # fmt: skip
+
+
+def test_the_largest_expert_id_takes_no_memory() -> None:
+    assert skew(Routes([0, 1], [2**31 - 1, 5], [1, 1]), 2**31).active_experts == 2
+    with pytest.raises(ValueError, match="a route names expert 5 of 4"):
+        skew(Routes([0], [5], [1]), 4)

@@ -36,19 +36,26 @@ def declared(notebook: NotebookNode, name: str) -> dict[str, Parameter]:
     The cell holds only lines such as `fast: bool = False` or `tokens = 512`. The type is the annotation's, else the
     default's. Raises `EStreamError` for anything else in the cell, for two such cells, for a default of another type.
     """
-    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
+    cells = [cell for cell in notebook.cells if "parameters" in tags_of(cell)]
     if len(cells) > 1:
         raise EStreamError(f"{name} has {len(cells)} cells with the tag 'parameters'; keep one.")
     if not cells:
         return {}
     try:
         statements = ast.parse(cells[0].source).body
-    except SyntaxError as error:
-        raise EStreamError(f"The parameters cell of {name} is no Python (line {error.lineno}); mend it.") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last: brackets nested too deep
+        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        raise EStreamError(f"The parameters cell of {name} is no Python{line}; mend it.") from error
     if statements and _is_docstring(statements[0]):
         statements = statements[1:]
     parameters = [_parameter(statement, name) for statement in statements]
     return {parameter.name: parameter for parameter in parameters}
+
+
+def tags_of(cell: NotebookNode) -> list[str]:
+    """The cell's tags; anything but a list of them counts as none."""
+    tags = cell.metadata.get("tags")
+    return tags if isinstance(tags, list) else []
 
 
 def _is_docstring(statement: ast.stmt) -> bool:

@@ -11,7 +11,7 @@ import nbformat
 
 from estream_lab.errors import EStreamError
 from estream_lab.notebooks.outputs import strip_widgets
-from estream_lab.notebooks.parameters import Value, check_values, declared
+from estream_lab.notebooks.parameters import Value, check_values, declared, tags_of
 from estream_lab.notebooks.record import records_of
 from estream_lab.notebooks.report import NotebookRun, Report
 
@@ -51,7 +51,7 @@ def _checked(path: Path, parameters: Mapping[str, Value]) -> tuple[nbformat.Note
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     except OSError as error:
         raise EStreamError(f"Cannot read the notebook {path}: {error.strerror}; check the path.") from error
-    except (ValueError, nbformat.ValidationError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, nbformat.ValidationError) as error:
         raise EStreamError(f"{path} is not a notebook; give an .ipynb file.") from error
     return notebook, check_values(declared(notebook, path.name), parameters, path.name)
 
@@ -114,7 +114,7 @@ def _execute(
 
 def _injected_before(notebook: nbformat.NotebookNode, index: int, values: dict[str, Value]) -> int:
     """1 where papermill's own cell of parameters lies before cell `index` of the executed notebook, else 0."""
-    tagged = [i for i, cell in enumerate(notebook.cells) if "parameters" in cell.metadata.get("tags", ())]
+    tagged = [i for i, cell in enumerate(notebook.cells) if "parameters" in tags_of(cell)]
     return int(bool(values) and index > tagged[0])
 
 

@@ -35,12 +35,20 @@ def test_types_come_from_the_annotation_or_the_default() -> None:
         ("a = 1\nb = c = 2", "line 2"),
         ("tokens: int", "line 1"),
         ("tokens =", "no Python"),
+        ("tokens = 5\0", "no Python"),
+        ("tokens = " + "-" * 5000 + "1", "no Python"),
     ],
 )
 def test_a_cell_that_says_anything_else_is_refused(cell: str, message: str) -> None:
     with pytest.raises(EStreamError, match=message) as caught:
         declared(notebook(parameters=cell), "lesson")
     assert "lesson" in str(caught.value)
+
+
+def test_tags_that_are_no_list_are_none() -> None:
+    made = notebook(parameters=None)
+    made.cells[0].metadata["tags"] = 5
+    assert declared(made, "lesson") == {}
 
 
 def test_two_parameter_cells_are_refused() -> None:

@@ -109,3 +109,15 @@ def test_what_is_no_notebook_is_refused_by_name(tmp_path: Path) -> None:
 def test_what_json_cannot_carry_is_not_recorded(value: object) -> None:
     with pytest.raises(EStreamError, match="Cannot record idle"):
         record("idle", value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "5", "null", "{}", "[" * 100_000, '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": 5}',
+     '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [5]}'],
+)  # fmt: skip
+def test_a_file_that_is_no_notebook_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x.ipynb").write_text(content)
+    with pytest.raises(EStreamError, match=r"x\.ipynb is not a notebook"):
+        run([tmp_path / "x.ipynb"], out_dir=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,6 +1,7 @@
 """The loader: aligned direct reads, short reads, a declared bandwidth, and errors that name what failed."""
 
 import errno
+import mmap
 import os
 import threading
 from pathlib import Path

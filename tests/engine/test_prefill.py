@@ -294,7 +294,11 @@ def test_an_unknown_output_is_refused(store_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 @pytest.mark.parametrize(
     ("huge", "where"),
-    [("layers.1.router.weight", "the router of layer 1"), ("head.weight", "the head"), ("norm.weight", "the head")],
+    [
+        ("layers.1.router.weight", "the router of layer 1"),
+        ("head.weight", "the head"),
+        ("norm.weight", "the final norm"),
+    ],
 )
 def test_weights_that_overflow_are_one_sentence(tmp_path: Path, huge: str, where: str) -> None:
     class Huge(SyntheticSource):

@@ -11,6 +11,7 @@ from estream_lab.cli import main
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.evaluate import rank_choices
+from estream_lab.streaming.store import manifest_checksum
 from tests.stores import SPEC, synthetic_store
 
 
@@ -22,6 +23,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = tokenizers.models.BPE(vocab=vocabulary, merges=[("a", "b")])
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["tokenizer"] = tokenizers.Tokenizer(model).to_str()
+    manifest["checksum"] = manifest_checksum(manifest)
     (path / "manifest.json").write_text(json.dumps(manifest))
     return path
 

@@ -27,7 +27,7 @@ from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.models.tokenizer import FILE as TOKENIZER
 from estream_lab.models.tokenizer import Tokenizer
 from estream_lab.streaming.dense import WeightSource, dense_bytes, write_dense
-from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, VERSION
+from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, VERSION, manifest_checksum
 
 QUANTS = {"q4_0": "q4-32x32", "f32": "f32"}
 JOURNAL = "pack.json"
@@ -148,7 +148,7 @@ def _pack(source: WeightSource, output: Path, quant: str, progress: bool, origin
             "dense": {"bytes": size, "checksums": checksums},
             "origin": stated,
         }
-        _commit(partial, output, manifest)
+        _commit(partial, output, manifest | {"checksum": manifest_checksum(manifest)})
     return Packed(output, spec.layers * layer_bytes, size, done)
 
 

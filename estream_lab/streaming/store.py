@@ -86,6 +86,8 @@ class Store:
                 f"{VERSION}: pack the checkpoint again"
             )
         try:
+            if manifest["checksum"] != manifest_checksum(manifest):
+                raise EStreamError(f"{self.path / MANIFEST} was changed since it was packed: pack the store again")
             self._parse(manifest)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise EStreamError(f"{self.path / MANIFEST} is damaged ({error!r}): pack the store again") from error
@@ -197,6 +199,12 @@ class Store:
         with self.dense_reader() as read:
             for name in self._dense_checksums:
                 read(name)
+
+
+def manifest_checksum(manifest: dict[str, Any]) -> str:
+    """xxh3-64 of everything in the manifest but its own ``checksum``: a changed number in it would change logits."""
+    rest = {key: value for key, value in manifest.items() if key != "checksum"}
+    return xxhash.xxh3_64_hexdigest(json.dumps(rest, sort_keys=True).encode())
 
 
 def dense_checksum(tensor: NDArray[np.float32]) -> str:

@@ -14,6 +14,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.streaming import Store
 from estream_lab.streaming.loader import verify_records
+from estream_lab.streaming.store import manifest_checksum
 from tests.stores import SPEC, synthetic_store
 
 
@@ -25,7 +26,19 @@ def store_path(tmp_path: Path) -> Path:
 def edit_manifest(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
     change(manifest)
+    manifest["checksum"] = manifest_checksum(manifest)  # the changes are to be found by their own checks
     (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"), [('"rope_theta": 10000.0', '"rope_theta": 10001.0'), ("[0, 1, 2", "[1, 0, 2")]
+)
+def test_a_changed_number_in_the_manifest_is_found(store_path: Path, was: str, becomes: str) -> None:
+    text = (store_path / "manifest.json").read_text()
+    assert was in text
+    (store_path / "manifest.json").write_text(text.replace(was, becomes, 1))
+    with pytest.raises(EStreamError, match="was changed since it was packed"):
+        Store(store_path)
 
 
 def test_an_opened_store_knows_its_model_and_records(store_path: Path) -> None:

@@ -81,11 +81,19 @@ def _compiler() -> Finding:
     import numpy as np
 
     from estream_lab.kernels import host
+    from estream_lab.kernels.host.compiled import UNCACHED
 
     x = np.eye(32, dtype=np.float32)
     if not np.array_equal(host.linear(x, host.pack_dense(x)), x):
         return Finding(
             "kernels", "error", "the compiled kernels give wrong results", "report this with --json's output"
+        )
+    if UNCACHED:
+        return Finding(
+            "kernels",
+            "warning",
+            "correct, but compiled anew by every command: no folder for compiled code can be written",
+            "set NUMBA_CACHE_DIR to a folder of your own",
         )
     return Finding("kernels", "ok", f"compiled and correct on a small product, {host.threads()} threads")
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from estream_lab.kernels.host.compiled import compiled
 from estream_lab.routing import Routes
 
 
@@ -69,7 +69,7 @@ def compact(
     return Binding(offsets, token, route, weight, np.arange(first_slot, first_slot + slots, dtype=np.int32))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _compact(token, expert, weight, placement, ids, first_slot, slots):  # type: ignore[no-untyped-def]
     """Histogram, prefix sum, fill; stable in the route index because ``ids`` ascends."""
     offsets = np.zeros(slots + 1, np.int64)

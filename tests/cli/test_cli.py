@@ -17,6 +17,7 @@ from estream_lab.cli import main, options, routes
 from estream_lab.cli.bench import _store
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
+from estream_lab.kernels.host import compiled
 from estream_lab.routing import read_routes
 from estream_lab.streaming import Store
 from tests.stores import SPEC, synthetic_store
@@ -96,6 +97,15 @@ def test_doctor_examines_a_store(estream: Run, store: str) -> None:
     assert status == 0 and all(set(f) == {"name", "status", "detail", "remedy"} for f in findings.values())
     assert "all 30 records" in findings["store"]["detail"]
     assert estream("doctor", store + "-gone")[0] == 1
+
+
+def test_doctor_tells_that_no_compiled_code_can_be_kept(
+    estream: Run, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "UNCACHED", ["_attend"])
+    _, out, _ = estream("doctor", store, "--json")
+    kernels = next(finding for finding in json.loads(out)["findings"] if finding["name"] == "kernels")
+    assert kernels["status"] == "warning" and "NUMBA_CACHE_DIR" in kernels["remedy"]
 
 
 ERRORS: dict[str, tuple[list[str], str]] = {

@@ -24,9 +24,12 @@ def _fingerprint() -> str:
 
 _FINGERPRINT = _fingerprint()
 
+UNCACHED: list[str] = []
+"""Functions that every process compiles anew, because no folder for the cache can be written."""
+
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile without the interpreter lock, division checks or reordering of sums; cached on disk.
+    """Compile without the interpreter lock, division checks or reordering of sums; cached on disk where that can be.
 
     Numba trusts a cached function while its own file is unchanged, even if the functions and intrinsics that were
     compiled into it come from files that have changed. So the fingerprint of all these files is made part of the name
@@ -36,5 +39,8 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     function.__qualname__ = f"{name}_{_FINGERPRINT}"
     try:
         return cast("Callable[P, R]", njit(nogil=True, cache=True, error_model="numpy")(function))
+    except RuntimeError:  # numba's "no locator available": neither this folder nor the user's own can be written
+        UNCACHED.append(name)
+        return cast("Callable[P, R]", njit(nogil=True, error_model="numpy")(function))
     finally:
         function.__qualname__ = name

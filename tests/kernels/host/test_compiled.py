@@ -8,11 +8,22 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
 import estream_lab
 from estream_lab.kernels import host
-from estream_lab.kernels.host import Scratch, attention, expert_bank, linear, pack_dense, rms_norm, rotate_half
+from estream_lab.kernels.host import (
+    Scratch,
+    attention,
+    compiled,
+    expert_bank,
+    linear,
+    pack_dense,
+    rms_norm,
+    rotate_half,
+)
 from estream_lab.kernels.layout import projection_bytes
 
 MODULES = ("attention", "decode", "dense", "expert", "exponential", "norm", "tile")
@@ -44,6 +55,18 @@ def test_kernels_compile_once_for_the_inputs_of_an_engine() -> None:
     assert {name for name, n in versions.items() if n} >= {
         "_attend", "_down", "_gate_up", "_linear_share", "_rms_norm", "_rotate_half"
     }  # fmt: skip
+
+
+def test_without_a_place_for_the_cache_kernels_are_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])  # as where nothing can be written
+    monkeypatch.setattr(compiled, "UNCACHED", [])
+
+    def twice(x: int) -> int:
+        return 2 * x
+
+    name = twice.__qualname__
+    assert compiled.compiled(twice)(21) == 42
+    assert [name] == compiled.UNCACHED and twice.__qualname__ == name
 
 
 PROGRAM = """

@@ -228,7 +228,7 @@ def _resume(partial: Path, settings: dict[str, Any], layer_bytes: int) -> list[l
         return layers[: size // layer_bytes]
     except FileNotFoundError:
         return []
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise EStreamError(f"{partial / JOURNAL} is damaged ({error!r}): remove {partial} and pack again") from error
 
 

@@ -213,9 +213,10 @@ def test_a_partial_store_of_other_settings_is_refused(
     monkeypatch.undo()
     with pytest.raises(EStreamError, match="begun from another checkpoint or with other settings"):
         pack(checkpoint, tmp_path / "m.estream", quant="f32", progress=False)
-    (tmp_path / "m.estream.partial" / "pack.json").write_text("{")
-    with pytest.raises(EStreamError, match=r"pack\.json is damaged"):
-        pack(checkpoint, tmp_path / "m.estream", progress=False)
+    for damaged in ("{", "[" * 100_000):
+        (tmp_path / "m.estream.partial" / "pack.json").write_text(damaged)
+        with pytest.raises(EStreamError, match=r"pack\.json is damaged"):
+            pack(checkpoint, tmp_path / "m.estream", progress=False)
 
 
 def test_a_full_disk_keeps_whole_layers_and_says_so(

@@ -36,6 +36,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    fewest = min(options.experts)
+    for name in ("top_k", "group_size"):
+        if getattr(options, name) > fewest:
+            given = f"--{name.replace('_', '-')} {getattr(options, name)}"
+            raise EStreamError(f"{given} is more than the {fewest} experts of the smallest model: give more --experts")
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -115,6 +115,8 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "outside the vocabulary": (["prefill", "STORE", "--tokens", "500"], "token 500 at position 0 is outside"),
     "ids beyond 64 bits": (["prefill", "STORE", "--tokens", "9" * 30], "--tokens must be whole numbers"),
     "a folder that is a file": (["bench", "scale", "--folder", "/dev/null/x"], "/dev/null/x: Not a directory"),
+    "more routes than experts": (["bench", "scale", "--experts", "16", "2"], "--top-k 4 is more than the 2 experts"),
+    "groups above experts": (["bench", "scale", "--group-size", "17"], "--group-size 17 is more than the 16 experts"),
     "text without a tokenizer": (["prefill", "STORE", "--prompt", "hi"], "has no tokenizer: give --tokens"),
     "small arena": (["prefill", "STORE", "--tokens", "1", "--arena", "4KiB", "--group-size", "2"], "smaller than one"),
     "no prompt for routes": (["routes", "STORE"], "give the prompt whose routes you want"),

@@ -36,6 +36,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    for name, most in (("layers", 1000), ("length", 4096)):
+        if getattr(options, name) > most:
+            raise EStreamError(f"--{name} {getattr(options, name)} is more than a synthetic model has: {most} at most")
     fewest = min(options.experts)
     for name in ("top_k", "group_size"):
         if getattr(options, name) > fewest:

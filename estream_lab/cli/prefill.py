@@ -6,7 +6,7 @@ from pathlib import Path
 
 from estream_lab.cli.options import add_engine, add_prompt, open_engine, prompt_tokens
 from estream_lab.engine import PrefillResult
-from estream_lab.trace import write_chrome, write_perfetto
+from estream_lab.trace import check_writable, write_chrome, write_perfetto
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -21,6 +21,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    for path in (options.trace, options.report):
+        if path is not None:
+            check_writable(path)
     with open_engine(options) as engine:
         result = engine.prefill(prompt_tokens(options, engine), progress=not options.json)
     if options.trace is not None:

@@ -44,7 +44,7 @@ def declared(notebook: NotebookNode, name: str) -> dict[str, Parameter]:
     try:
         statements = ast.parse(cells[0].source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last: brackets nested too deep
-        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        line = f" (line {error.lineno})" if isinstance(error, SyntaxError) and error.lineno else ""
         raise EStreamError(f"The parameters cell of {name} is no Python{line}; mend it.") from error
     if statements and _is_docstring(statements[0]):
         statements = statements[1:]

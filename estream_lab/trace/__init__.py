@@ -1,6 +1,6 @@
 """The one event schema of every lane, its two idle metrics and its exports."""
 
-from estream_lab.trace.atomic import write_atomically
+from estream_lab.trace.atomic import check_writable, write_atomically
 from estream_lab.trace.chrome import write_chrome
 from estream_lab.trace.intervals import union_ns
 from estream_lab.trace.metrics import npu_idle, storage_idle
@@ -19,6 +19,7 @@ __all__ = [
     "Trace",
     "Track",
     "assign_tracks",
+    "check_writable",
     "npu_idle",
     "storage_idle",
     "tracks",

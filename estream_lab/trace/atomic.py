@@ -13,12 +13,7 @@ def write_atomically(path: Path | str, data: bytes) -> None:
     Raises `EStreamError` where the folder does not exist or cannot be written.
     """
     target = Path(path)
-    if target.exists() and not target.is_file():  # renaming would put a plain file in the place of a device
-        raise EStreamError(f"Cannot write {target}: it is a folder or a device; give the path of a file.")
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
-    except OSError as error:
-        raise EStreamError(f"Cannot write {target}: {error.strerror}; give a path in a writable folder.") from error
+    handle, name = _open_beside(target)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -34,3 +29,20 @@ def write_atomically(path: Path | str, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: Path | str) -> None:
+    """Raise the `EStreamError` that `write_atomically` would raise for this path, before work is spent on a result."""
+    handle, name = _open_beside(Path(path))
+    os.close(handle)
+    Path(name).unlink()
+
+
+def _open_beside(target: Path) -> tuple[int, str]:
+    """A new file in the target's folder: its descriptor and its path."""
+    if target.exists() and not target.is_file():  # renaming would put a plain file in the place of a device
+        raise EStreamError(f"Cannot write {target}: it is a folder or a device; give the path of a file.")
+    try:
+        return tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    except OSError as error:
+        raise EStreamError(f"Cannot write {target}: {error.strerror}; give a path in a writable folder.") from error

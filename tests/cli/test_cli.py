@@ -72,6 +72,14 @@ def test_traces_and_report_are_written(estream: Run, store: str, tmp_path: Path)
     assert "<html" in report.read_text(encoding="utf-8").lower()
 
 
+@pytest.mark.parametrize("option", ["--trace", "--report"])
+def test_a_result_that_cannot_be_written_stops_before_the_run(
+    estream: Run, store: str, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setattr(PrefillEngine, "open", lambda *_, **__: pytest.fail("the run began"))
+    assert estream("prefill", store, "--tokens", "1", option, "no/where/t")[0] == 1
+
+
 def test_routes_of_a_prompt_are_written_and_read_back(estream: Run, store: str, tmp_path: Path) -> None:
     path = tmp_path / "routes.csv"
     status, out, _ = estream("routes", store, "--tokens", TOKENS, "-o", str(path), "--json")
@@ -116,6 +124,8 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "ids beyond 64 bits": (["prefill", "STORE", "--tokens", "9" * 30], "--tokens must be whole numbers"),
     "a folder that is a file": (["bench", "scale", "--folder", "/dev/null/x"], "/dev/null/x: Not a directory"),
     "more routes than experts": (["bench", "scale", "--experts", "16", "2"], "--top-k 4 is more than the 2 experts"),
+    "a bottomless model": (["bench", "scale", "--layers", "1000000000"], "1000 at most"),
+    "a prompt beyond all contexts": (["bench", "scale", "--length", "5000"], "4096 at most"),
     "groups above experts": (["bench", "scale", "--group-size", "17"], "--group-size 17 is more than the 16 experts"),
     "text without a tokenizer": (["prefill", "STORE", "--prompt", "hi"], "has no tokenizer: give --tokens"),
     "small arena": (["prefill", "STORE", "--tokens", "1", "--arena", "4KiB", "--group-size", "2"], "smaller than one"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from estream_lab.errors import EStreamError
-from estream_lab.trace import write_atomically
+from estream_lab.trace import check_writable, write_atomically
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +50,13 @@ def test_what_is_no_file_is_never_replaced(tmp_path: Path, make: Callable[[Path]
     with pytest.raises(EStreamError, match="it is a folder or a device"):
         write_atomically(tmp_path / "there", b"")
     assert (tmp_path / "there").stat() == before and os.listdir(tmp_path) == ["there"]
+
+
+def test_a_path_is_checked_without_touching_it(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    check_writable(tmp_path / "old")
+    check_writable(tmp_path / "new")
+    assert os.listdir(tmp_path) == ["old"] and (tmp_path / "old").read_bytes() == b"old"
+    for path in (tmp_path, tmp_path / "nowhere" / "result", tmp_path / "old" / "result"):
+        with pytest.raises(EStreamError, match="Cannot write"):
+            check_writable(path)

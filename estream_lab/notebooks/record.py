@@ -1,6 +1,7 @@
 """Figures that a notebook hands to whoever runs it."""
 
 import json
+from textwrap import shorten
 from typing import Any
 
 from nbformat import NotebookNode
@@ -8,6 +9,7 @@ from nbformat import NotebookNode
 from estream_lab.errors import EStreamError
 
 RECORD_MIME = "application/vnd.estream.record+json"
+LINE = 110  # characters that are shown of a figure; all of it is recorded
 
 
 def record(name: str, value: Any) -> None:
@@ -22,7 +24,10 @@ def record(name: str, value: Any) -> None:
         text = json.dumps(plain, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise EStreamError(f"Cannot record {name}: {error}; record numbers, text, lists or dicts of them.") from error
-    bundle = {RECORD_MIME: {"name": name, "value": json.loads(text)}, "text/plain": f"{name} = {text}"}
+    bundle = {
+        RECORD_MIME: {"name": name, "value": json.loads(text)},
+        "text/plain": shorten(f"{name} = {text}", LINE, placeholder=" …"),
+    }
     display(bundle, raw=True)  # type: ignore[no-untyped-call]
 
 

@@ -17,7 +17,7 @@ from estream_lab.streaming import Store
 from estream_lab.viz.figures import timeline
 from estream_lab.viz.figures.theme import mebibytes, milliseconds
 
-BANDWIDTHS = (0, 5, 10, 20, 40, 80, 160, 320)
+BANDWIDTHS = (0.0, 5, 10, 20, 40, 80, 160, 320)
 """Declared read bandwidths that a slider offers, in MB/s; 0 sets no limit."""
 
 
@@ -77,6 +77,21 @@ def redraw(live: go.FigureWidget, figure: go.Figure) -> None:
         live.layout.update(wanted_layout)
 
 
+def _fit_the_page(live: go.FigureWidget) -> None:
+    """Make a live figure as wide as the page, and without the button that sends its data to plotly's server.
+
+    A live figure is drawn before it is in the page, 700 px wide, and with default buttons. Its first message back
+    comes when it is there: asked for its own size then, it takes the page's.
+    """
+    live._config = {"showSendToCloud": False, "responsive": True}
+
+    def drawn(_: object) -> None:
+        live.unobserve(drawn, names="_js2py_traceDeltas")
+        live.layout.autosize = True
+
+    live.observe(drawn, names="_js2py_traceDeltas")
+
+
 class PipelineExplorer:
     """Schedule, G, Q, B and a declared read bandwidth on the real trace: moving a slider runs the prefill again.
 
@@ -91,6 +106,7 @@ class PipelineExplorer:
         self.tokens = tokens
         self.last = explore(self.store, tokens, choice or Choice())
         self.live = go.FigureWidget(self.last.figure)
+        _fit_the_page(self.live)
         self.controls = self._controls(self.last.choice)
         self.line = widgets.HTML(self.last.line)
         for control in self.controls.values():
@@ -99,16 +115,21 @@ class PipelineExplorer:
 
     def _controls(self, choice: Choice) -> dict[str, Any]:
         experts = self.store.spec.experts
-        sizes = [size for size in range(1, experts + 1) if experts % size == 0]
-        limits = [(f"{limit} MB/s" if limit else "no limit", limit * 1e6) for limit in BANDWIDTHS]
+        sizes = {size for size in range(1, experts + 1) if experts % size == 0} | {choice.group_size}
+        speeds = {limit * 1e6 for limit in BANDWIDTHS} | {choice.read_bandwidth}
+        limits = [(f"{speed / 1e6:g} MB/s" if speed else "no limit", speed) for speed in sorted(speeds)]
         slider = {"continuous_update": False, "layout": NARROW}
         return {
             "schedule": widgets.Dropdown(
                 options=list(POLICIES), value=choice.schedule, description="schedule", layout=NARROW
             ),
-            "group_size": widgets.SelectionSlider(options=sizes, value=choice.group_size, description="G", **slider),
-            "banks": widgets.IntSlider(choice.banks, 1, experts, description="B", **slider),
-            "queue_depth": widgets.IntSlider(choice.queue_depth, 1, 4, description="Q", **slider),
+            "group_size": widgets.SelectionSlider(
+                options=sorted(sizes), value=choice.group_size, description="G", **slider
+            ),
+            "banks": widgets.IntSlider(choice.banks, 1, max(experts, choice.banks), description="B", **slider),
+            "queue_depth": widgets.IntSlider(
+                choice.queue_depth, 1, max(4, choice.queue_depth), description="Q", **slider
+            ),
             "read_bandwidth": widgets.SelectionSlider(
                 options=limits, value=choice.read_bandwidth, description="reads ≤", **slider
             ),
@@ -136,4 +157,4 @@ class PipelineExplorer:
 
 
 WRAP = {"flex_flow": "row wrap"}
-NARROW = {"width": "290px"}
+NARROW = {"width": "270px"}

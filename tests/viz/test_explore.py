@@ -60,3 +60,8 @@ def test_redraw_leaves_nothing_of_the_earlier_figure() -> None:
     assert plain(live) == plain(bare)
     with pytest.raises(ValueError, match="zip"):
         redraw(live, timeline({"a": trace(), "b": trace()}))
+
+
+def test_a_choice_beside_the_usual_steps_is_a_step_too(store: Path, tokens: Tokens) -> None:
+    choice = Choice(group_size=3, banks=30, queue_depth=7, read_bandwidth=33e6)
+    assert PipelineExplorer(store, tokens, choice).choice == choice

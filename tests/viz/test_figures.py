@@ -56,6 +56,7 @@ def test_a_figure_prints_its_origin_has_no_background_and_is_the_same_each_time(
     assert "reads limited to 20 MB/s (declared)" in subtitle
     layout = figure.layout.template.layout
     assert (layout.paper_bgcolor, layout.plot_bgcolor, layout.font.color) == (CLEAR, CLEAR, GREY)
+    assert "sendChartToCloud" in layout.modebar.remove  # plotly.js 4 sends the data to its maker's server
     assert figure.to_json() == DRAWN[name]().to_json()
     assert len(figure.to_json()) < 20_000
     json.dumps(figure.to_plotly_json(), default=lambda array: array.tolist())
@@ -123,7 +124,8 @@ def test_the_table_tells_equal_from_different() -> None:
     broken = figures.equality_table([RUN, replace(OTHER, logits_sha256="ff" * 32), RUN])
     assert list(broken.data[0].cells["values"][-1]) == ["✓ equal", "✗ differs", "✓ equal"]
     assert broken.layout.title.text == "These runs differ"
-    assert "3.0 MiB" in broken.data[0].cells["values"][4]
+    assert list(broken.data[0].cells["values"][1]) == ["2", "–", "2"]
+    assert list(broken.data[0].cells["values"][4]) == ["3.0 MiB", "12.0 MiB", "3.0 MiB"]
 
 
 def test_idle_bars_are_the_metrics_in_per_cent() -> None:
@@ -143,3 +145,6 @@ def test_next_tokens_are_probabilities() -> None:
     bar = DRAWN["next_tokens"]().data[0]
     assert list(bar.x) == pytest.approx([60.653, 22.313], rel=1e-4)
     assert bar.y[1] == "' '  (32)"
+    assert DRAWN["next_tokens"]().layout.title.text == "Next token"
+    named = figures.next_tokens([(101, "e", -0.5)], PROVENANCE, "x" * 90 + " of <the> tribes")
+    assert named.layout.title.text == f"Next token after “…{'x' * 24} of &lt;the> tribes”"

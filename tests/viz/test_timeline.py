@@ -128,6 +128,14 @@ def test_layers_are_marked_from_their_first_dense_work_to_the_next_layer() -> No
     assert labels == ["layer 0", "layer 1"]
 
 
+def test_a_layer_is_named_only_where_its_name_fits() -> None:
+    starts = [0, 500, 540, 541, 600]  # of layers 0 to 3, and the end
+    work = [span("dense", "attention", a, b, layer=i) for i, (a, b) in enumerate(pairwise(starts))]
+    figure = timeline(Trace(tuple(work)))
+    assert [a.text for a in figure.layout.annotations[1:]] == ["layer 0", "1", "layer 3"]
+    assert len(figure.layout.shapes) == 2
+
+
 def test_a_trace_without_work_is_drawn_empty() -> None:
     figure = timeline({"none": Trace(), "waits": Trace((span("wait", "wait for group", 0, 1),))})
     assert len(figure.data) == 2 * len(KINDS)

@@ -23,8 +23,6 @@ class Run(Protocol):
     @property
     def arena_bytes(self) -> int: ...  # noqa: D102
     @property
-    def seconds(self) -> float: ...  # noqa: D102
-    @property
     def logits_sha256(self) -> str: ...  # noqa: D102
     @property
     def trace(self) -> Trace: ...  # noqa: D102
@@ -35,17 +33,16 @@ def equality_table(runs: Sequence[Run]) -> go.Figure:
     same = [run.logits_sha256 == runs[0].logits_sha256 for run in runs]
     columns = {
         "schedule": [run.schedule for run in runs],
-        "G": [run.group_size for run in runs],
-        "B": [run.banks for run in runs],
-        "Q": [run.queue_depth for run in runs],
+        "G": [_streamed(run, run.group_size) for run in runs],
+        "B": [_streamed(run, run.banks) for run in runs],
+        "Q": [_streamed(run, run.queue_depth) for run in runs],
         "arena": [mebibytes(run.arena_bytes) for run in runs],
-        "time": [f"{run.seconds * 1e3:.0f} ms" for run in runs],
         "SHA-256 of the logits": [run.logits_sha256[:24] + "…" for run in runs],
         "equal": ["✓ equal" if equal else "✗ differs" for equal in same],
     }
     verdict = [GREY if equal else COLOURS["wait"] for equal in same]
     table = go.Table(
-        columnwidth=[110, 40, 40, 40, 80, 70, 230, 80],
+        columnwidth=[110, 40, 40, 40, 80, 230, 80],
         header={
             "values": [f"<b>{name}</b>" for name in columns],
             "fill_color": FAINT,
@@ -66,3 +63,8 @@ def equality_table(runs: Sequence[Run]) -> go.Figure:
     title = "The same logits, bit for bit" if all(same) else "These runs differ"
     figure = dress(go.Figure(table), title, common_line([run.trace for run in runs]), 30 + 28 * len(runs))
     return figure.update_layout(margin={"l": 0, "r": 0, "b": 10}, height=figure.layout.margin.t + 60 + 28 * len(runs))
+
+
+def _streamed(run: Run, value: int) -> str:
+    """A setting that means something only where experts are streamed."""
+    return "–" if run.schedule == "resident" else str(value)

@@ -23,6 +23,9 @@ COLOURS = {
 }
 SEQUENCE = ("#3a97d0", "#e69f00", "#3aa98a", "#b07aa8", "#d55e00", "#8a8f3c", "#8c8c8c")
 
+REMOVED = ("sendChartToCloud", "select2d", "lasso2d", "autoScale2d")
+"""Buttons that figures do without: the first would send the reader's data to plotly's server."""
+
 AXIS = {
     "gridcolor": FAINT,
     "linecolor": GREY,
@@ -52,15 +55,23 @@ TEMPLATE = go.layout.Template(
             "font": {"size": 17},
             "subtitle": {"font": {"size": 12, "color": GREY}},
         },
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "yanchor": "top", "bgcolor": CLEAR},
-        "modebar": {"bgcolor": CLEAR, "color": GREY, "activecolor": COLOURS["expert"]},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+            "bgcolor": CLEAR,
+        },
+        "modebar": {"bgcolor": CLEAR, "color": GREY, "activecolor": COLOURS["expert"], "remove": REMOVED},
         "margin": {"l": 70, "r": 24},
         "barmode": "overlay",
         "bargap": 0.25,
     }
 )
 
-LINE = 105
+LINE = 112
 """Characters of a subtitle line: plotly does not wrap."""
 
 
@@ -114,7 +125,7 @@ def wrap(parts: list[str]) -> str:
 def dress(figure: go.Figure, title: str, subtitle: str, height: int) -> go.Figure:
     """Give a figure the template, a title and its provenance below it; `height` is that of the plot itself, in px.
 
-    A legend goes below the axis titles.
+    A legend goes to the bottom.
     """
     top = 46 + 16 * (subtitle.count("<br>") + 1)
     bottom = 100 if any(trace.name and trace.showlegend is not False for trace in figure.data) else 60
@@ -123,7 +134,6 @@ def dress(figure: go.Figure, title: str, subtitle: str, height: int) -> go.Figur
         title={"text": title, "subtitle": {"text": subtitle}},
         height=height + top + bottom,
         margin={"t": top, "b": bottom},
-        legend_y=-62 / height,
     )
     return figure
 

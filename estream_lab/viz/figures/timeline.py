@@ -57,10 +57,11 @@ def timeline(traces: Trace | Mapping[str, Trace]) -> go.Figure:
         vertical_spacing=min(0.09, 0.9 / len(charts)) if len(charts) > 1 else 0,
     )
     figure.update_annotations(x=0, xanchor="left", font_size=13, yshift=12)
+    longest = max((bar.start + bar.duration for _, _, bars in charts for bar in bars), default=0.0)
     shown: set[str] = set()
     for number, ((_, trace, bars), names) in enumerate(zip(charts, rows, strict=True), 1):
         _draw(figure, number, bars, names, shown)
-        _mark_layers(figure, number, trace)
+        _mark_layers(figure, number, trace, longest)
     unit = "step" if _steps(labelled) else "ms since the request's start"
     figure.update_xaxes(rangemode="tozero", ticks="")
     figure.update_xaxes(title_text=unit, row=len(charts), col=1)
@@ -165,21 +166,20 @@ def _marker(kind: str, colour: str) -> dict[str, object]:
     return {"color": colour, "line": line}
 
 
-def _mark_layers(figure: go.Figure, number: int, trace: Trace) -> None:
-    """A faint band behind every other layer, and the layers' numbers above where they fit."""
-    windows = layer_windows(trace)
+def _mark_layers(figure: go.Figure, number: int, trace: Trace, span: float) -> None:
+    """A faint band behind every other layer, and the layers' numbers above where they fit; `span` is the axis's."""
     suffix = "" if number == 1 else str(number)
-    for position, (layer, start, end) in enumerate(windows):
-        at = {"xref": f"x{suffix}", "yref": f"y{suffix} domain"}
+    at = {"xref": f"x{suffix}", "yref": f"y{suffix} domain"}
+    for position, (layer, start, end) in enumerate(layer_windows(trace)):
         if position % 2 == 0:
-            figure.add_shape(
-                type="rect", x0=start, x1=end, y0=0, y1=1, fillcolor=BAND, line_width=0, layer="below", **at
-            )
-        if len(windows) <= 32:
-            text = f"layer {layer}" if len(windows) <= 8 else str(layer)
-            figure.add_annotation(
-                x=start, y=1, text=text, showarrow=False, xanchor="left", yanchor="bottom", font_size=11, **at
-            )
+            band = {"type": "rect", "fillcolor": BAND, "line_width": 0, "layer": "below"}
+            figure.add_shape(x0=start, x1=end, y0=0, y1=1, **band, **at)
+        room = (end - start) / span if span else 0
+        if room < 0.025:
+            continue
+        text = f"layer {layer}" if room > 0.075 else str(layer)
+        label = {"showarrow": False, "xanchor": "left", "yanchor": "bottom", "font_size": 11}
+        figure.add_annotation(x=start, y=1, text=text, **label, **at)
 
 
 def layer_windows(trace: Trace) -> list[tuple[int, float, float]]:

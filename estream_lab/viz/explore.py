@@ -1,7 +1,7 @@
 """Live explorers: thin widgets around the engine and the figures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,14 @@ class Exploration:
     line: str
 
 
-def explore(store: Store | Path | str, tokens: Sequence[int] | NDArray[np.int32], choice: Choice) -> Exploration:
-    """Prefill `tokens` as `choice` says and draw the trace. Raises `EStreamError` as the engine does."""
+def explore(
+    store: Store | Path | str, tokens: Sequence[int] | NDArray[np.int32], choice: Choice, repeats: int = 1
+) -> Exploration:
+    """Prefill `tokens` as `choice` says and draw the trace.
+
+    Of several runs the one of median time is kept, and its provenance says of how many (`runs`). Raises `EStreamError`
+    as the engine does.
+    """
     with PrefillEngine.open(
         store,
         schedule=choice.schedule,
@@ -52,7 +58,11 @@ def explore(store: Store | Path | str, tokens: Sequence[int] | NDArray[np.int32]
         queue_depth=choice.queue_depth,
         read_bandwidth=choice.read_bandwidth or None,
     ) as engine:
-        result = engine.prefill(tokens)
+        results = sorted((engine.prefill(tokens) for _ in range(repeats)), key=lambda result: result.seconds)
+    result = results[len(results) // 2]
+    if repeats > 1:
+        trace = replace(result.trace, provenance={**result.trace.provenance, "runs": repeats})
+        result = replace(result, trace=trace)
     return Exploration(choice, result, timeline(result.trace), metrics_line(result))
 
 

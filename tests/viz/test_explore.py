@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,7 @@ import plotly.graph_objects as go
 import pytest
 from numpy.typing import NDArray
 
+from estream_lab.engine import PrefillEngine
 from estream_lab.viz.explore import Choice, PipelineExplorer, explore, redraw
 from estream_lab.viz.figures import timeline
 
@@ -29,6 +31,18 @@ def test_a_choice_reaches_the_run_and_its_picture(store: Path, tokens: Tokens) -
     assert "reads limited to 50 MB/s (declared)" in found.figure.layout.title.subtitle.text
     assert found.line.startswith("G=5 B=2 Q=1: ")
     assert result.logits_sha256[:12] in found.line
+
+
+def test_of_several_runs_the_median_is_kept_and_said_to_be(
+    store: Path, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, times = PrefillEngine.prefill, iter([0.5, 0.1, 0.3])
+    monkeypatch.setattr(
+        PrefillEngine, "prefill", lambda engine, given: replace(real(engine, given), seconds=next(times))
+    )
+    found = explore(store, tokens, Choice(), repeats=3)
+    assert found.result.seconds == 0.3
+    assert "median of 3 runs" in found.figure.layout.title.subtitle.text
 
 
 def test_moving_a_slider_runs_again_and_changes_the_live_figure(store: Path, tokens: Tokens) -> None:

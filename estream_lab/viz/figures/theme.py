@@ -91,6 +91,8 @@ def provenance_line(provenance: Provenance) -> str:
     for key, form in (("tokens", "{} tokens"), ("threads", "{} threads"), ("layout", "{}"), ("numerics_profile", "{}")):
         if get(key):
             parts.append(form.format(get(key)))
+    if get("runs"):
+        parts.append(f"median of {get('runs')} runs")
     limit = float(get("read_bandwidth_bytes_per_second", 0))
     if limit:
         parts.append(f"reads limited to {limit / 1e6:g} MB/s (declared)")

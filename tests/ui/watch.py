@@ -67,6 +67,7 @@ def watched_browser(profile: Path, scheme: str = "light") -> Iterator[tuple[Brow
         )
         try:
             page = context.pages[0]
+            page.set_default_timeout(180_000)  # a busy machine is no fault
             watch.attach(page)
             context.on("page", watch.attach)
             yield context, page, watch

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from estream_lab.engine.kernels import load_kernels
 from estream_lab.engine.request import Request, measured
 from estream_lab.engine.result import PrefillResult
 from estream_lab.engine.settings import EngineSettings
@@ -40,6 +41,7 @@ class PrefillEngine:
         self.settings = settings.complete(store)
         self.tokenizer = Tokenizer.from_json(store.tokenizer_json) if store.tokenizer_json else None
         host.set_threads(self.settings.threads or available_cpus())
+        load_kernels()
         with store.dense_reader() as read:
             self._decoder = Decoder(store.spec, read)
         self._busy = threading.Lock()

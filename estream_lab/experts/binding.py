@@ -64,9 +64,16 @@ def compact(
     """
     ids = np.arange(len(routes), dtype=np.int32) if route_ids is None else route_ids
     offsets, token, route, weight = _compact(
-        routes.token, routes.expert, routes.weight, placement, ids, np.int64(first_slot), np.int64(slots)
+        routes.token, routes.expert, routes.weight, _frozen(placement), ids, np.int64(first_slot), np.int64(slots)
     )
     return Binding(offsets, token, route, weight, np.arange(first_slot, first_slot + slots, dtype=np.int32))
+
+
+def _frozen(table: NDArray[np.int32]) -> NDArray[np.int32]:
+    """A read-only view: numba would compile once more for a writable table."""
+    view = table.view()
+    view.flags.writeable = False
+    return view
 
 
 @compiled
@@ -130,7 +137,7 @@ def group_routes(routes: Routes, group_of: NDArray[np.int32], groups: int) -> Gr
         routes.token,
         routes.expert,
         routes.weight,
-        group_of,
+        _frozen(group_of),
         np.arange(len(routes), dtype=np.int32),
         np.int64(0),
         np.int64(groups),

@@ -1,0 +1,28 @@
+"""Kernels compiled, or loaded from numba's cache, before a request is timed."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
+from estream_lab.experts.graph import HostKernel
+from estream_lab.models.layers import Decoder
+from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
+from estream_lab.routing import route
+
+
+@lru_cache(maxsize=1)
+def load_kernels() -> None:
+    """Call every kernel of a prefill once, on one token of the smallest model there is; once a process.
+
+    The first time on a computer this compiles for some seconds, later it loads what was kept.
+    """
+    spec = synthetic_spec(hidden=32, ffn=32, layers=1, experts=1, top_k=1, heads=1, vocab=1, context=1)
+    decoder = Decoder(spec, SyntheticSource(spec).dense)
+    x = decoder.embed(np.zeros(1, np.int32))  # (1, H)
+    _, normed, logits = decoder.attend(0, x, decoder.new_cache(1), 0)
+    routes = route(logits, spec.router)
+    home = np.zeros(1, np.int32)  # expert 0 is in group 0 and in slot 0
+    binding = compact(routes, home, 0, 1, group_routes(routes, home, 1).of(0))
+    record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, ("f32", "f32", "f32")))
+    HostKernel(record, 1)(normed, np.zeros_like(normed), binding, Arena(1, 1, record.stride), record)

@@ -1,0 +1,31 @@
+"""No request is timed while it compiles."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+CODE = """
+import importlib, pkgutil, sys
+import estream_lab.kernels.host as host
+from estream_lab.engine import PrefillEngine
+from numba.core.registry import CPUDispatcher
+
+def signatures():
+    names = [f"{host.__name__}.{m.name}" for m in pkgutil.iter_modules(host.__path__)] + ["estream_lab.experts.binding"]
+    modules = [importlib.import_module(name) for name in names]
+    found = {id(v): v for m in modules for v in vars(m).values() if isinstance(v, CPUDispatcher)}
+    return {d.py_func.__name__: len(d.signatures) for d in found.values()}
+
+before = signatures()
+with PrefillEngine.open(sys.argv[1], group_size=3, banks=2) as engine:
+    opened = signatures()
+    engine.prefill([1, 2, 3, 4, 5], positions="all")
+    engine.prefill(list(range(70)), want="logprobs")
+    assert signatures() == opened, (opened, signatures())
+assert not any(before.values()) and sum(opened.values()) >= 7, (before, opened)
+"""
+
+
+def test_everything_is_compiled_when_an_engine_is_open(store_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", CODE, str(store_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

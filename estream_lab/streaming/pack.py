@@ -77,13 +77,19 @@ def pack(checkpoint: Path, output: Path, *, quant: str = "q4_0", progress: bool 
         if (checkpoint / TOKENIZER).exists():
             Tokenizer.from_files(checkpoint)  # a damaged one is refused here, not by every engine
             text = (checkpoint / TOKENIZER).read_text(encoding="utf-8")
-        return _pack(source, output, quant, progress, _Origin(checkpoint.resolve().name, stamps, text))
+        return _pack(source, output, quant, progress, _Origin(_model_name(checkpoint), stamps, text))
 
 
 def pack_synthetic(source: SyntheticSource, output: Path, *, quant: str = "q4_0", progress: bool = True) -> Packed:
     """Pack a model of random weights, which needs no checkpoint; see `pack`."""
     _check_output(output, quant)
     return _pack(source, output, quant, progress, _Origin("synthetic", {"seed": source.seed}, None))
+
+
+def _model_name(checkpoint: Path) -> str:
+    """The folder's name, or its parent's where the folder is merely called checkpoint."""
+    path = checkpoint.resolve()
+    return path.parent.name if path.name == "checkpoint" else path.name
 
 
 @dataclass(frozen=True)

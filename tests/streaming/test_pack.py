@@ -98,6 +98,14 @@ def test_the_same_input_gives_the_same_bytes(checkpoint: Path, tmp_path: Path) -
     assert sorted(os.listdir(tmp_path / "a.estream")) == ["dense.safetensors", "experts.bin", "manifest.json"]
 
 
+def test_the_manifest_names_the_model(checkpoint: Path, tmp_path: Path) -> None:
+    pack(checkpoint, tmp_path / "a.estream", progress=False)
+    named = checkpoint.rename(tmp_path / "olmoe-tiny")
+    pack(named, tmp_path / "b.estream", progress=False)
+    assert Store(tmp_path / "a.estream").origin["checkpoint"] == tmp_path.name  # .../NAME/checkpoint
+    assert Store(tmp_path / "b.estream").origin["checkpoint"] == "olmoe-tiny"
+
+
 def test_dense_weights_keep_their_dtype(checkpoint: Path, tmp_path: Path) -> None:
     half = {name: tensor.astype(np.float16) for name, tensor in load_file(checkpoint / "model.safetensors").items()}
     save_file(half, checkpoint / "model.safetensors")

@@ -36,7 +36,7 @@ def test_types_come_from_the_annotation_or_the_default() -> None:
         ("tokens: int", "line 1"),
         ("tokens =", "no Python"),
         ("tokens = 5\0", "no Python"),
-        ("tokens = " + "-" * 5000 + "1", "no Python"),
+        ("tokens = " + "-" * 5000 + "1", "of lesson"),  # too deep for Python 3.11's parser, no plain value to 3.13's
     ],
 )
 def test_a_cell_that_says_anything_else_is_refused(cell: str, message: str) -> None:

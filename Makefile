@@ -24,7 +24,7 @@ DEV := $(VENV)/.dev-installed
 ORACLE_READY := $(ORACLE)/.installed
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
 
-.PHONY: help install lab test test-full demo ui bench lint format typecheck lock counts oracle clean
+.PHONY: help install lab test test-full demo ui bench picture lint format typecheck lock counts oracle clean
 .PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
 
 help: ## this list
@@ -84,8 +84,6 @@ $(STORE): $(RUNTIME) $(wildcard data/tiny_moe/checkpoint/* estream_lab/streaming
 
 demo: $(STORE) ## pack the shipped model, run a prefill on it, write a report and a trace to out/
 	@mkdir -p out
-	@# kernels are compiled at their first use and kept: that is no part of what the demo measures
-	$(VENV)/bin/estream prefill $(STORE) --prompt "compile the kernels" >/dev/null 2>&1
 	$(VENV)/bin/estream prefill $(STORE) --prompt-file data/tiny_moe/heldout/text.txt --max-tokens 1024 \
 	  --group-size 2 --banks 3 --trace out/demo.perfetto-trace --report out/demo.html
 
@@ -118,6 +116,9 @@ lane-oracle: $(ORACLE_READY)
 	$(ORACLE)/bin/python -m pytest $(PYTEST_ARGS) --lane oracle tests/oracle
 
 # ---- development
+
+picture: $(DEV) ## make the README's picture again: the tour in a browser
+	$(PY) -m tools.tour_picture docs/tour.png
 
 lint: $(DEV) ## ruff: findings and format
 	$(PY) -m ruff check .

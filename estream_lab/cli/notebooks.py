@@ -16,7 +16,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
     action.add_argument("paths", nargs="+", type=Path, metavar="NOTEBOOK")
     action.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE")
     action.add_argument("--fast", action="store_true", help="short for -p fast=true")
-    action.add_argument("--output", type=Path, default=Path("out/notebooks"), metavar="FOLDER")
+    action.add_argument(
+        "--output",
+        type=Path,
+        default=Path("out/notebooks"),
+        metavar="FOLDER",
+        help="for the executed copies (default: out/notebooks)",
+    )
     action.add_argument("--keep-going", action="store_true", help="run the others after a failed one")
     return action
 

@@ -53,13 +53,17 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     parser.add_argument("--executor", choices=["host"], default="host", help="where experts run (default: host)")
     parser.add_argument("--schedule", choices=["on-demand", "after-routing", "early"], default="early")
     parser.add_argument("--group-size", type=positive, metavar="G", help="experts a group (default 8)")
-    parser.add_argument("--banks", type=positive, metavar="B", help="groups in the arena (default 3)")
+    parser.add_argument(
+        "--banks", type=positive, metavar="B", help="groups in the arena (default 3, at most a layer's groups)"
+    )
     parser.add_argument("--queue-depth", type=positive, metavar="Q", help="outstanding reads (default 2)")
     parser.add_argument("--arena", type=size, metavar="SIZE", help="arena size instead of --banks")
     parser.add_argument("--threads", type=positive, metavar="N", help="compute threads (default: all processors)")
     parser.add_argument("--route-capacity", type=positive, metavar="C", help="most routes of one invocation")
     parser.add_argument("--chunk-tokens", type=positive, metavar="N", help="T_max: longer prompts run in chunks")
-    parser.add_argument("--read-bandwidth", type=size, metavar="SIZE/s", help="a declared limit on expert reads")
+    parser.add_argument(
+        "--read-bandwidth", type=size, metavar="SIZE/s", help="hold expert reads to a declared limit, e.g. 20MB/s"
+    )
     parser.add_argument("--resident", action="store_true", help="hold all experts in memory (for comparison)")
 
 

@@ -72,7 +72,7 @@ oracle: $(ORACLE_READY) ## set up .venv-oracle: the reference implementation tha
 QUIET_LAB := --LabApp.news_url= --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 
 lab: $(RUNTIME) ## open JupyterLab on the tour
-	$(PY) -m jupyterlab $(QUIET_LAB) $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS) notebooks/00_tour.ipynb
+	$(PY) -m jupyterlab $(QUIET_LAB) $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_ARGS) --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/00_tour.ipynb
 
 STORE := build/tiny.estream
 

@@ -139,5 +139,5 @@ def _store(path: Path) -> Finding:
         records = verify_records(store)
         store.verify_dense()
     except EStreamError as error:
-        return Finding("store", "error", str(error), "pack the checkpoint again")
+        return Finding("store", "error", str(error), "give another path, or pack the checkpoint again")
     return Finding("store", "ok", f"{path}: all {records} records and every dense tensor have the right checksum")

@@ -34,6 +34,10 @@ def run(options: argparse.Namespace) -> int:
 
         write_report(result, options.report)
     print(json.dumps(result.to_json()) if options.json else summary(result))
+    if not options.json:
+        for path in (options.trace, options.report):
+            if path is not None:
+                print(f"written         {path}")
     return 0
 
 

@@ -106,6 +106,7 @@ def measured(
         graph_builds=lane.counts.builds,
         invocations=lane.counts.invocations - request.invocations_before,
         lane=lane.name,
+        kind=str(trace.provenance["kind"]),
         machine=processor(),
         layout=store.layout,
         profile=lane.numerics_profile,

@@ -27,6 +27,7 @@ class PrefillResult:
         storage_idle, npu_idle: shares of the request's time, 0 to 1 (on this CPU lane npu_idle is compute idle).
         active_experts: experts with at least one route, counted per layer and summed.
         graph_builds, invocations: of the expert graph.
+        kind: measured, emulated or simulated, as the trace's provenance says.
         direct_io: whether expert reads bypass the page cache; fallback_reason: why they don't, else empty.
         read_bandwidth: the declared limit in bytes/s, 0 for none.
         logits_sha256: of the output's bytes.
@@ -54,6 +55,7 @@ class PrefillResult:
     graph_builds: int
     invocations: int
     lane: str
+    kind: str
     machine: str
     layout: str
     profile: str

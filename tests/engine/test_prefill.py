@@ -146,7 +146,7 @@ def test_figures_add_up(store_path: Path) -> None:
 JSON_KEYS = {
     "tokens", "seconds", "tokens_per_second", "peak_rss_bytes", "arena_bytes", "bytes_read", "bytes_needed",
     "bytes_speculative", "storage_idle", "npu_idle", "lane", "layout", "profile", "schedule", "group_size",
-    "queue_depth", "banks", "logits_sha256", "top", "non_expert",
+    "queue_depth", "banks", "logits_sha256", "top", "non_expert", "kind",
 }  # fmt: skip
 
 

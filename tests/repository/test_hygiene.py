@@ -115,7 +115,7 @@ def test_a_planted_machine_path_is_seen(planted: str) -> None:
     assert MACHINE_PATH.search(planted)
 
 
-@pytest.mark.parametrize("fine", ["/path/to/python", "$HOME/x", "build/root/x", "./work/x"])
+@pytest.mark.parametrize("fine", ["/path/to/python", "~/r/x", "$HOME/x", "build/root/x", "./work/x"])
 def test_a_path_of_no_machine_passes(fine: str) -> None:
     assert not MACHINE_PATH.search(fine)
 

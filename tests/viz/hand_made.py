@@ -1,6 +1,7 @@
 """A trace made by hand, and the paper-like worked example of a binding."""
 
 import numpy as np
+import plotly.graph_objects as go
 
 from estream_lab.experts.binding import Binding, compact
 from estream_lab.routing import Routes
@@ -59,3 +60,10 @@ PLACEMENT = np.array([0, 1, -1, -1, 2, 3], np.int32)  # worked example C: bank 0
 def binding() -> Binding:
     """Worked example C over both banks: c = 1, 2, 2, 1."""
     return compact(ROUTES, PLACEMENT, 0, 4)
+
+
+def plain(figure: go.Figure | go.FigureWidget) -> dict[str, object]:
+    """What is drawn, without the identities that a live figure gives its traces."""
+    drawn = figure.to_dict()
+    layout = {key: value for key, value in drawn["layout"].items() if value != []}  # no shapes: none, or an empty list
+    return {"layout": layout, "data": [{k: v for k, v in d.items() if k != "uid"} for d in drawn["data"]]}

@@ -2,24 +2,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
-from estream_lab.viz.explore import Choice, PipelineExplorer, explore, redraw
-from estream_lab.viz.figures import timeline
-
-from .hand_made import trace
+from estream_lab.viz.explore import Choice, PipelineExplorer, explore
+from tests.viz.hand_made import plain
 
 Tokens = NDArray[np.int32]
-
-
-def plain(figure: go.Figure | go.FigureWidget) -> dict[str, object]:
-    """What is drawn, without the identities that a live figure gives its traces."""
-    drawn = figure.to_dict()
-    layout = {key: value for key, value in drawn["layout"].items() if value != []}  # no shapes: none, or an empty list
-    return {"layout": layout, "data": [{k: v for k, v in d.items() if k != "uid"} for d in drawn["data"]]}
 
 
 def test_a_choice_reaches_the_run_and_its_picture(store: Path, tokens: Tokens) -> None:
@@ -29,8 +19,8 @@ def test_a_choice_reaches_the_run_and_its_picture(store: Path, tokens: Tokens) -
     assert (result.schedule, result.group_size, result.banks, result.queue_depth) == ("on-demand", 5, 2, 1)
     assert result.read_bandwidth == 50e6
     assert "reads limited to 50 MB/s (declared)" in found.figure.layout.title.subtitle.text
-    assert found.line.startswith("G=5 B=2 Q=1: ")
-    assert result.logits_sha256[:12] in found.line
+    assert found.text.startswith("G=5 B=2 Q=1: ")
+    assert result.logits_sha256[:12] in found.text
 
 
 def test_of_several_runs_the_median_is_kept_and_said_to_be(
@@ -55,7 +45,7 @@ def test_moving_a_slider_runs_again_and_changes_the_live_figure(store: Path, tok
     assert explorer.last.result.logits_sha256 == first.result.logits_sha256
     assert plain(explorer.live) == plain(explorer.figure)
     assert plain(explorer.live) != plain(first.figure)
-    assert explorer.line.value == explorer.last.line
+    assert explorer.line.value == explorer.last.text
 
 
 def test_what_the_engine_refuses_is_told_and_the_figure_stays(store: Path, tokens: Tokens) -> None:
@@ -65,15 +55,6 @@ def test_what_the_engine_refuses_is_told_and_the_figure_stays(store: Path, token
     explorer.controls["banks"].value = 1
     assert "outside the vocabulary" in explorer.line.value
     assert plain(explorer.live) == before
-
-
-def test_redraw_leaves_nothing_of_the_earlier_figure() -> None:
-    live = go.FigureWidget(timeline(trace()))
-    bare = timeline(type(trace())(trace().spans[:3], trace().provenance))
-    redraw(live, bare)
-    assert plain(live) == plain(bare)
-    with pytest.raises(ValueError, match="zip"):
-        redraw(live, timeline({"a": trace(), "b": trace()}))
 
 
 def test_a_choice_beside_the_usual_steps_is_a_step_too(store: Path, tokens: Tokens) -> None:

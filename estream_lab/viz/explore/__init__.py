@@ -1,0 +1,9 @@
+"""Live explorers: controls over one live figure each, around the engine and the figures.
+
+`base.Explorer` is what they share; its module says how a new one is made.
+"""
+
+from estream_lab.viz.explore.base import Explorer, Picture
+from estream_lab.viz.explore.pipeline import Choice, PipelineExplorer, explore
+
+__all__ = ["Choice", "Explorer", "Picture", "PipelineExplorer", "explore"]

@@ -1,6 +1,7 @@
 """Expert virtualization: records, arena, residency, slot compaction, schedule and the shared expert graph."""
 
 from estream_lab.experts.arena import Arena as Arena
+from estream_lab.experts.binding import Binder as Binder
 from estream_lab.experts.binding import Binding as Binding
 from estream_lab.experts.binding import GroupedRoutes as GroupedRoutes
 from estream_lab.experts.binding import compact as compact

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estream_lab.experts import Binding, compact, group_routes
+from estream_lab.experts import Binder, Binding, compact, group_routes
 from estream_lab.routing import Routes
 
 
@@ -111,3 +111,43 @@ def test_no_routes_at_all() -> None:
     binding = compact(empty, np.array([0, 1], np.int32), 0, 2)
     assert len(binding) == 0 and binding.offsets.tolist() == [0, 0, 0]
     assert group_routes(empty, np.array([0, 0], np.int32), 1).needed == []
+
+
+def same(found: object, expected: object) -> bool:
+    return all(np.array_equal(value, getattr(expected, name)) for name, value in vars(found).items())
+
+
+@given(st.lists(bound_routes(), min_size=1, max_size=4), st.integers(1, 5))
+def test_a_binder_serves_one_layer_after_the_other(
+    cases: list[tuple[Routes, np.ndarray, int, int]], groups: int
+) -> None:
+    """Records of an earlier and larger layer don't show in a later one's."""
+    binder = Binder(40, 5, 16)
+    for routes, placement, first, slots in cases:
+        group_of = (np.arange(len(placement)) % groups).astype(np.int32)
+        grouped = binder.group(routes, group_of, groups)
+        assert same(grouped, group_routes(routes, group_of, groups))
+        assert same(binder.bind(routes, placement, first, slots), compact(routes, placement, first, slots))
+        for group in range(groups):  # a bank of one group: its routes only, and the grouping outlives each binding
+            ids = grouped.of(group)
+            found = binder.bind(routes, placement, first, slots, ids)
+            assert same(found, compact(routes, placement, first, slots, ids))
+
+
+def test_a_binder_refuses_what_it_has_no_room_for() -> None:
+    binder = Binder(5, 1, 2)
+    with pytest.raises(ValueError, match="5 routes of 1 groups can't take 6 of 1"):
+        binder.group(EXAMPLE_C, np.zeros(6, np.int32), 1)
+    with pytest.raises(ValueError, match="5 routes of 1 groups can't take 0 of 3"):
+        binder.group(make_routes([]), np.zeros(6, np.int32), 3)
+    with pytest.raises(ValueError, match="5 routes in 2 slots can't take 6 in 2"):
+        binder.bind(EXAMPLE_C, PLACEMENT_C, 0, 2)
+    with pytest.raises(ValueError, match="5 routes in 2 slots can't take 0 in 4"):
+        binder.bind(make_routes([]), PLACEMENT_C, 0, 4)
+    with pytest.raises(ValueError, match="5 routes in 2 slots can't take 6 in 1"):
+        binder.bind(EXAMPLE_C, PLACEMENT_C, 0, 1, np.arange(6, dtype=np.int32))
+
+
+@pytest.mark.parametrize("room", [(0, 0, 0), (7, 3, 2), (4096, 64, 8)])
+def test_a_binder_knows_its_bytes_before_it_is_made(room: tuple[int, int, int]) -> None:
+    assert Binder(*room).nbytes == Binder.bytes_for(*room)

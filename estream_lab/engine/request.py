@@ -79,11 +79,12 @@ def measured(
     top: list[tuple[int, str, float]],
 ) -> PrefillResult:
     """The result of a finished request; output is float32 (n, V) or (n, H)."""
-    schedule = "resident" if settings.resident else plan.schedule
+    schedule = "resident" if settings.resident else plan.policies.schedule.name
     trace = request.recorder.trace(_provenance(store, lane, plan, schedule, len(request.ids)))
     routes = request.routes
     read = sum(completion.bytes_read for completion in request.completions)
     speculative = sum(completion.bytes_speculative for completion in request.completions)
+    kept = sum(completion.bytes_kept for completion in request.completions)
     return PrefillResult(
         output=output,
         want=request.want,
@@ -99,6 +100,7 @@ def measured(
         bytes_read=read,
         bytes_needed=read - speculative,
         bytes_speculative=speculative,
+        bytes_kept=kept,
         storage_idle=storage_idle(trace),
         npu_idle=npu_idle(trace),
         active_experts=sum(len(np.unique(r.expert)) for r in routes.values()),
@@ -111,6 +113,8 @@ def measured(
         layout=store.layout,
         profile=lane.numerics_profile,
         schedule=schedule,
+        carry_over=plan.carry_over,
+        retention=plan.policies.retention.name,
         non_expert="host",
         group_size=plan.group_size,
         queue_depth=plan.queue_depth,
@@ -137,6 +141,8 @@ def _provenance(
         "layout": store.layout,
         "numerics_profile": lane.numerics_profile,
         "schedule": schedule,
+        "carry_over": plan.carry_over,
+        "retention": plan.policies.retention.name,
         "group_size": plan.group_size,
         "queue_depth": plan.queue_depth,
         "banks": plan.banks,

@@ -24,6 +24,8 @@ class PrefillResult:
             "process" where the system can't tell).
         arena_bytes, dense_bytes, kv_bytes: memory of the expert arena, of resident non-expert weights, of the KV cache.
         bytes_read: expert bytes read = bytes_needed + bytes_speculative (read early, then found without routes).
+        bytes_kept: expert bytes that were in a bank from an earlier request or chunk, and so weren't read.
+        schedule, carry_over, retention: the policies.
         storage_idle, npu_idle: shares of the request's time, 0 to 1 (on this CPU lane npu_idle is compute idle).
         active_experts: experts with at least one route, counted per layer and summed.
         graph_builds, invocations: of the expert graph.
@@ -48,6 +50,7 @@ class PrefillResult:
     bytes_read: int
     bytes_needed: int
     bytes_speculative: int
+    bytes_kept: int
     storage_idle: float
     npu_idle: float
     active_experts: int
@@ -60,6 +63,8 @@ class PrefillResult:
     layout: str
     profile: str
     schedule: str
+    carry_over: bool
+    retention: str
     non_expert: str
     group_size: int
     queue_depth: int

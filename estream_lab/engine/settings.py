@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 
 from estream_lab.errors import EStreamError
-from estream_lab.experts.schedule import policy
+from estream_lab.experts.retention import Retention
+from estream_lab.experts.schedule import Schedule, policy
 from estream_lab.streaming.plan import LanePlan
 from estream_lab.streaming.store import Store
 
@@ -16,7 +17,10 @@ class EngineSettings:
     """How requests run; what is None follows from the store or the prompt.
 
     Attributes:
-        schedule: on-demand, after-routing or early.
+        schedule: on-demand, after-routing or early, or a schedule of one's own.
+        carry_over: the early schedule goes on with the next layer's groups.
+        retention: what stays in its bank for later requests; None for nothing.
+        check_hazards: watch every read and execution, and give the run up at a hazard.
         group_size, banks, queue_depth: G, B and Q.
         arena_bytes: instead of ``banks``: as many banks as fit.
         threads: of the expert and dense kernels; every processor that may be used by default.
@@ -26,7 +30,10 @@ class EngineSettings:
         poison: NaN in the arena wherever no expert is ready (tests).
     """
 
-    schedule: str = "early"
+    schedule: str | Schedule = "early"
+    carry_over: bool = False
+    retention: Retention | None = None
+    check_hazards: bool = False
     group_size: int | None = None
     banks: int | None = None
     queue_depth: int | None = None
@@ -52,7 +59,7 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EStreamError(f"{name.replace('_', ' ')} must be at least 1, not {value}")
-        policy(self.schedule)
+        policy(self.schedule, carry_over=self.carry_over)
         most = -(-experts // group)  # more banks than groups never help
         banks = min(self._banks(group * store.stride, group), most)
         queue = min(self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE, banks)
@@ -63,6 +70,9 @@ class EngineSettings:
         assert self.group_size and self.banks and self.queue_depth
         return LanePlan(
             schedule=self.schedule,
+            carry_over=self.carry_over,
+            retention=self.retention,
+            check_hazards=self.check_hazards,
             group_size=self.group_size,
             banks=self.banks,
             queue_depth=self.queue_depth,

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 
 class SlotState(IntEnum):
-    """Available -> Filling -> Ready -> InUse -> Available; Ready -> Available where no routed work came."""
+    """Available -> Filling -> Ready -> InUse -> Available; Ready -> Available where no routed work came; InUse -> Ready
+    where a group is kept for a later pass over its layer."""
 
     AVAILABLE = 0
     FILLING = 1
@@ -82,6 +83,12 @@ class ResidencyTable:
         """Ready -> InUse: an invocation that reads the bank is submitted."""
         self._expect(bank, SlotState.READY, "use")
         self._move(bank, SlotState.IN_USE)
+
+    def keep(self, bank: int) -> None:
+        """InUse (last completion) or Ready (no routed work) -> Ready: kept for a later pass, translations stay."""
+        if self.bank_state(bank) not in (SlotState.IN_USE, SlotState.READY):
+            raise ResidencyError(f"bank {bank} can't be kept while {self.bank_state(bank).name}")
+        self._move(bank, SlotState.READY)
 
     def release(self, bank: int) -> None:
         """InUse (last completion) or Ready (no routed work) -> Available; the bank's translations vanish together."""

@@ -1,169 +1,157 @@
-"""Who may read and run when: the three schedules as one pure decision machine (paper section 5).
+"""Schedules: who is read next, and when (paper section 5). Small pure classes, no clock and no I/O.
 
-No clock and no I/O: a lane, a simulator or a hazard checker tells what happened and gets back what to do next.
+A schedule sees the pipeline through a `View` and names the group to read next, or None to wait. It is asked whenever
+something has changed, while a queue place and a bank are to be had, until it says None. What it names is held to the
+rules (`experts.rules`): a wrong schedule is refused, it never changes a result.
 """
 
-from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import ClassVar
 
 from estream_lab.errors import EStreamError
-
-ScheduleName = Literal["on-demand", "after-routing", "early"]
+from estream_lab.experts.protocol import (
+    NONE,
+    GroupKey,
+    Limits,
+    State,
+    evictable,
+    held,
+    outstanding,
+    unread,
+    unread_ahead,
+)
 
 
 @dataclass(frozen=True)
-class Policy:
-    """When reads may start.
+class View:
+    """What a policy may know of the pipeline; everything in it is read only."""
 
-    Attributes:
-        name: as on the command line.
-        early: reads may start with the layer's non-expert work, in the offline group order, before routes are known.
-        overlap: refills may run while groups execute; otherwise a group is read when the executor reaches it.
-    """
+    state: State
+    limits: Limits
 
-    name: ScheduleName
-    early: bool
-    overlap: bool
+    @property
+    def layer(self) -> int:
+        """The layer under way."""
+        return self.state.layer
+
+    @property
+    def routed(self) -> bool:
+        """Whether the layer's routes are known."""
+        return self.state.routed
+
+    @cached_property
+    def unread(self) -> tuple[GroupKey, ...]:
+        """Groups of the layer still to be read, in visit order: all that may have work until the routes are known."""
+        return unread(self.state, self.limits)
+
+    @cached_property
+    def ahead(self) -> tuple[GroupKey, ...]:
+        """Groups of the following layer still to be read, in visit order."""
+        return unread_ahead(self.state, self.limits)
+
+    @property
+    def free(self) -> int:
+        """Banks that are available."""
+        return len(self.state.free)
+
+    @property
+    def outstanding(self) -> int:
+        """Reads that have started and not ended."""
+        return outstanding(self.state)
+
+    @property
+    def running(self) -> bool:
+        """Whether a group is being executed."""
+        return self.state.running != NONE
+
+    @cached_property
+    def held(self) -> frozenset[GroupKey]:
+        """Groups in a bank, loaded or being loaded."""
+        return frozenset(held(self.state))
+
+    @property
+    def kept(self) -> tuple[GroupKey, ...]:
+        """Groups kept for later passes, by bank."""
+        return tuple(bank.key for bank in self.state.banks if bank.kept and bank.key is not None)
+
+    @cached_property
+    def evictable(self) -> tuple[GroupKey, ...]:
+        """Kept groups that may be given up for the next read."""
+        return evictable(self.state, self.limits)
 
 
-POLICIES: dict[str, Policy] = {
-    "on-demand": Policy("on-demand", early=False, overlap=False),
-    "after-routing": Policy("after-routing", early=False, overlap=True),
-    "early": Policy("early", early=True, overlap=True),
-}
+class Schedule:
+    """Derive from this, give it a name, and say what to read next."""
+
+    name: ClassVar[str] = ""
+
+    def next_read(self, view: View) -> GroupKey | None:
+        """The group to read next, from ``view.unread`` or ``view.ahead``; None to wait for the next change."""
+        raise NotImplementedError
 
 
-def policy(name: str) -> Policy:
-    """The policy of that name.
+class OnDemand(Schedule):
+    """Read a group when the executor stands before it: every read is on the critical path."""
+
+    name = "on-demand"
+
+    def next_read(self, view: View) -> GroupKey | None:
+        """See `Schedule`."""
+        idle = view.routed and not view.running and not view.outstanding
+        standing = idle and view.unread and view.unread[0].group == view.state.to_run[0]
+        return view.unread[0] if standing else None
+
+
+class AfterRouting(Schedule):
+    """Read as far ahead as banks allow once the routes are known: overlapped, but the first fill shows."""
+
+    name = "after-routing"
+
+    def next_read(self, view: View) -> GroupKey | None:
+        """See `Schedule`."""
+        return view.unread[0] if view.routed and view.unread else None
+
+
+class Early(Schedule):
+    """Read from the start of the layer's non-expert work, in offline order; skip what has no routes once they are
+    known (EStream)."""
+
+    name = "early"
+
+    def next_read(self, view: View) -> GroupKey | None:
+        """See `Schedule`."""
+        return view.unread[0] if view.unread else None
+
+
+class CarryOver(Early):
+    """Early, and across the layer boundary: banks that the layer no longer needs are filled for the next one."""
+
+    name = "early"
+
+    def next_read(self, view: View) -> GroupKey | None:
+        """See `Schedule`."""
+        line = view.unread or view.ahead
+        return line[0] if line else None
+
+
+POLICIES: dict[str, Schedule] = {schedule.name: schedule for schedule in (OnDemand(), AfterRouting(), Early())}
+"""The three published schedules, by the names that the command line takes."""
+
+
+def policy(schedule: str | Schedule, *, carry_over: bool = False) -> Schedule:
+    """The schedule of that name, or the one given; with ``carry_over`` the early one goes on with the next layer.
 
     Raises:
-        EStreamError: no such schedule.
+        EStreamError: no such schedule, or one that can't be carried over.
     """
-    try:
-        return POLICIES[name]
-    except KeyError:
-        raise EStreamError(f"unknown schedule '{name}': choose one of {', '.join(POLICIES)}") from None
-
-
-@dataclass(frozen=True)
-class Read:
-    """Start reading ``group`` into ``bank``."""
-
-    group: int
-    bank: int
-
-
-@dataclass(frozen=True)
-class Run:
-    """Run ``group``, ready in ``bank``."""
-
-    group: int
-    bank: int
-
-
-@dataclass(frozen=True)
-class Release:
-    """Give up ``bank``: its ``group`` was read early and turned out to have no route."""
-
-    group: int
-    bank: int
-
-
-Action = Read | Run | Release
-
-
-class LayerSchedule:
-    """The pipeline of one layer: call an event, then carry out what `advance` returns.
-
-    Groups run in scheduled order, one at a time; at most ``queue_depth`` reads are outstanding, issued first in first
-    out; a group may be read once a bank is free. Banks are handed out in the order in which they became free.
-
-    Args:
-        groups: the layer's groups 0 .. groups - 1 in offline order.
-        banks: B.
-        queue_depth: Q.
-        policy: which of the three schedules.
-    """
-
-    def __init__(self, groups: int, banks: int, queue_depth: int, policy: Policy) -> None:
-        if banks < 1 or queue_depth < 1:
-            raise EStreamError(f"a pipeline needs at least one bank and one queue place, not {banks} and {queue_depth}")
-        self._policy, self._queue_depth = policy, queue_depth
-        self._free = deque(range(banks))
-        self._to_read: deque[int] = deque(range(groups)) if policy.early else deque()
-        self._to_run: deque[int] = deque()
-        self._reading: dict[int, int] = {}  # group -> bank
-        self._ready: dict[int, int] = {}
-        self._running: tuple[int, int] | None = None
-        self._needed: frozenset[int] | None = None  # unknown until the router has run
-        self._issued: list[int] = []
-
-    @property
-    def issued(self) -> tuple[int, ...]:
-        """Groups whose read was started, in order."""
-        return tuple(self._issued)
-
-    @property
-    def speculative(self) -> tuple[int, ...]:
-        """Groups read and then found without routes; empty until the routes are known."""
-        return tuple(g for g in self._issued if self._needed is not None and g not in self._needed)
-
-    @property
-    def next_to_run(self) -> int | None:
-        """The group that the executor wants next; None where there is none left or routes are unknown."""
-        return self._to_run[0] if self._to_run else None
-
-    @property
-    def done(self) -> bool:
-        """Routes known, every needed group executed, nothing outstanding and no bank held."""
-        return self._needed is not None and not (self._to_run or self._reading or self._ready or self._running)
-
-    def routes_known(self, needed: Iterable[int]) -> None:
-        """The router has run: only ``needed`` groups have work; what isn't needed and isn't issued is skipped."""
-        if self._needed is not None:
-            raise RuntimeError("routes are known already")
-        order = sorted(needed)
-        self._needed = frozenset(order)
-        self._to_run = deque(order)
-        self._to_read = deque(g for g in order if g not in self._issued)
-
-    def read_done(self, group: int) -> None:
-        """All of ``group`` has arrived."""
-        self._ready[group] = self._reading.pop(group)
-
-    def run_done(self, group: int) -> int:
-        """The last invocation of ``group`` has completed; its bank, now free, is returned."""
-        if self._running is None or self._running[0] != group:
-            raise RuntimeError(f"group {group} isn't running")
-        bank = self._running[1]
-        self._free.append(bank)
-        self._running = None
-        return bank
-
-    def advance(self) -> list[Action]:
-        """Everything that may start now; each action is taken as started."""
-        actions: list[Action] = []
-        if self._needed is not None:
-            for group in [g for g in self._ready if g not in self._needed]:
-                bank = self._ready.pop(group)
-                self._free.append(bank)
-                actions.append(Release(group, bank))
-            if self._running is None and self._to_run and self._to_run[0] in self._ready:
-                group = self._to_run.popleft()
-                bank = self._ready.pop(group)
-                self._running = (group, bank)
-                actions.append(Run(group, bank))
-        while self._may_read():
-            group, bank = self._to_read.popleft(), self._free.popleft()
-            self._reading[group] = bank
-            self._issued.append(group)
-            actions.append(Read(group, bank))
-        return actions
-
-    def _may_read(self) -> bool:
-        if not (self._to_read and self._free and len(self._reading) < self._queue_depth):
-            return False
-        # on demand: only the group that the executor stands before, and only while it stands
-        return self._policy.overlap or (self._running is None and not self._reading and not self._ready)
+    if isinstance(schedule, str) and schedule not in POLICIES:
+        raise EStreamError(f"unknown schedule '{schedule}': choose one of {', '.join(POLICIES)}")
+    chosen = POLICIES[schedule] if isinstance(schedule, str) else schedule
+    if not carry_over:
+        return chosen
+    if type(chosen) is not Early:
+        raise EStreamError(
+            f"only the early schedule can be carried over, not '{chosen.name}': the next layer's routes are unknown"
+        )
+    return CarryOver()

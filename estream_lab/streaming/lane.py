@@ -11,12 +11,13 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import GroupedRoutes, compact, group_routes
 from estream_lab.experts.graph import ExpertGraph, GraphCounts, HostKernel
-from estream_lab.experts.residency import ResidencyError, ResidencyTable
-from estream_lab.experts.schedule import LayerSchedule, policy
+from estream_lab.experts.hazards import HazardChecker
+from estream_lab.experts.protocol import NONE, GroupKey
+from estream_lab.experts.residency import ResidencyError
 from estream_lab.experts.shape import RecordClass
 from estream_lab.routing import Routes
 from estream_lab.streaming.loader import GroupRead, Loader
-from estream_lab.streaming.pipeline import LayerPipeline
+from estream_lab.streaming.pipeline import Pipeline
 from estream_lab.streaming.plan import LanePlan, WaitLimit
 from estream_lab.streaming.store import Store
 from estream_lab.trace import Recorder
@@ -29,12 +30,14 @@ class Completion:
     Attributes:
         bytes_read: expert bytes read for the layer.
         bytes_speculative: the part of it that turned out to have no route.
+        bytes_kept: of groups that had work and were in a bank from an earlier pass: they were not read.
         invocations: graph invocations.
         groups: groups that had work.
     """
 
     bytes_read: int
     bytes_speculative: int
+    bytes_kept: int
     invocations: int
     groups: int
 
@@ -141,21 +144,20 @@ class StreamingLane(_InProcessLane):
 
     Args:
         store: the prepacked experts.
-        plan: schedule, arena and capacities.
+        plan: policies, arena and capacities.
         wait: how long a read may take before the run is given up.
     """
 
     def __init__(self, store: Store, plan: LanePlan, wait: WaitLimit | None = None) -> None:
-        self._policy = policy(plan.schedule)
+        policies = plan.policies
         super().__init__(store, plan, Arena(plan.banks, plan.group_size, store.stride, poison=plan.poison))
-        self._residency = self._new_residency()
         self._loader = Loader(store, plan.queue_depth, plan.read_bandwidth)
         self._wait = wait or WaitLimit.of(plan.read_bandwidth, plan.banks * plan.group_size * store.stride)
-        self._pipeline: LayerPipeline | None = None
-
-    def _new_residency(self) -> ResidencyTable:
-        spec, plan = self._store.spec, self._plan
-        return ResidencyTable(spec.layers, spec.experts, plan.banks, plan.group_size)
+        self.checker = HazardChecker(plan.banks, plan.queue_depth, strict=True) if plan.check_hazards else None
+        self.pipeline = Pipeline(
+            store.layers, policies, self._loader, self._arena, plan.queue_depth, self._wait, self.checker
+        )
+        self._layer = NONE
 
     @property
     def direct_io(self) -> bool:
@@ -167,56 +169,63 @@ class StreamingLane(_InProcessLane):
         """Why they don't, else empty."""
         return self._loader.fallback_reason
 
+    def start(self, recorder: Recorder) -> None:
+        """See `Lane`."""
+        super().start(recorder)
+        self.pipeline.start(recorder)
+
     def begin(self, layer: int) -> None:
         """See `Lane`."""
-        if self._pipeline is not None:
+        if self._layer != NONE:
             raise RuntimeError("the layer before this one was not run")
-        records = self._store.layers[layer]
-        schedule = LayerSchedule(
-            records.groups(self._plan.group_size), self._plan.banks, self._plan.queue_depth, self._policy
-        )
-        self._pipeline = LayerPipeline(
-            layer, records, schedule, self._loader, self._residency, self._arena, self._recorder, self._wait
-        )
-        self._pipeline.start()
+        self._layer = layer
+        self.pipeline.begin(layer, layer + 1 if layer + 1 < len(self._store.layers) else NONE)
 
     def run(self, layer: int, x: NDArray[np.float32], routes: Routes) -> tuple[NDArray[np.float32], Completion]:
         """See `Lane`.
 
         Raises:
-            EStreamError: a read failed, or took longer than the wait limit.
+            EStreamError: a read failed, or took longer than the wait limit; a policy broke a rule.
         """
-        pipeline = self._pipeline
-        if pipeline is None or pipeline.layer != layer:
+        if self._layer != layer:
             raise RuntimeError(f"layer {layer} was not begun")
-        records, size = self._store.layers[layer], self._plan.group_size
+        pipeline, size = self.pipeline, self._plan.group_size
+        records = self._store.layers[layer]
         y = self._y[: len(x)]
         y.fill(0)
         grouped = group_routes(routes, records.group_of(size), records.groups(size))
-        invocations = 0
+        invocations, kept = 0, 0
         try:
-            pipeline.routes_known(grouped.needed)
+            self._note_plan(layer, grouped)
+            pipeline.routes_known(layer, grouped.needed)
             while (ready := pipeline.next_ready()) is not None:
                 group, bank = ready
-                placement = self._residency.placement(layer)
+                placement = pipeline.residency.placement(layer)
+                kept += 0 if pipeline.was_read(GroupKey(layer, group)) else records.group_bytes(group, size)
+                pipeline.executing(GroupKey(layer, group), bank)
                 invocations += self._invoke(layer, x, y, routes, grouped, group, placement, bank)
-                pipeline.run_done(group)
-            pipeline.drain()
+                pipeline.run_done(bank)
+            read, speculative = pipeline.end(layer)
         except BaseException:
             self.abort()
             raise
-        self._pipeline = None
-        return y, Completion(pipeline.bytes_read, pipeline.bytes_speculative, invocations, len(grouped.needed))
+        self._layer = NONE
+        return y, Completion(read, speculative, kept, invocations, len(grouped.needed))
+
+    def _note_plan(self, layer: int, grouped: GroupedRoutes) -> None:
+        """Put what the router asks for into the trace."""
+        now = self._recorder.now()
+        for group in grouped.needed:
+            self._recorder.add("plan", "routed", now, now, layer=layer, group=group, rows=len(grouped.of(group)))
 
     def abort(self) -> None:
-        """See `Lane`."""
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is None:
+        """See `Lane`; groups that were kept are given up, too."""
+        if self._layer == NONE and self.pipeline.idle:
             return
-        pipeline.cancel()
+        self.pipeline.give_up()
         self._loader.settle(self._wait.seconds)
-        # An interrupt may have come between any two transitions, so a new table rather than an orderly end of the old.
-        self._residency = self._new_residency()
+        self.pipeline.rest()
+        self._layer = NONE
         for bank in range(self._plan.banks):
             self._arena.release(bank)
 
@@ -269,7 +278,7 @@ class ResidentLane(_InProcessLane):
         for group in grouped.needed:
             bank = self._banks[layer] + group
             invocations += self._invoke(layer, x, y, routes, grouped, group, self._placement[layer], bank)
-        return y, Completion(0, 0, invocations, len(grouped.needed))
+        return y, Completion(0, 0, 0, invocations, len(grouped.needed))
 
     def abort(self) -> None:
         """See `Lane`; nothing is under way between calls."""

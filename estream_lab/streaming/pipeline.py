@@ -1,4 +1,4 @@
-"""One layer's pipeline on real threads: loader and executor carry out the schedule's decisions (paper section 5)."""
+"""The pipeline on real threads: loader and executor carry out what policies and rules decide (paper section 5)."""
 
 import threading
 import time
@@ -8,96 +8,169 @@ from functools import partial
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.arena import Arena
+from estream_lab.experts.decide import Policies, advance, tell
+from estream_lab.experts.hazards import HazardChecker
+from estream_lab.experts.protocol import (
+    AVAILABLE,
+    NONE,
+    Arrived,
+    Begin,
+    Completed,
+    End,
+    GroupKey,
+    Keep,
+    Limits,
+    Move,
+    Publish,
+    Read,
+    Release,
+    Routed,
+    Run,
+    at_rest,
+)
 from estream_lab.experts.residency import ResidencyTable
-from estream_lab.experts.schedule import LayerSchedule, Read, Release, Run
+from estream_lab.experts.rules import refusal
 from estream_lab.streaming.loader import GroupRead, Loader
 from estream_lab.streaming.plan import WaitLimit
 from estream_lab.streaming.store import LayerRecords
 from estream_lab.trace import Recorder
 
 
-class LayerPipeline:
-    """Carries out a `LayerSchedule`: reads go to the loader, and their completions are handled on its threads.
+class Pipeline:
+    """Carries out the moves of `experts.protocol`: reads go to the loader, which tells of their ends on its threads.
 
     All decisions are made under one lock; the executor's thread computes outside it, so that a completed read starts
     the next one while a group executes.
+
+    Args:
+        layers: the store's records.
+        policies: when to read what, and what to keep.
+        loader, arena: what reads, and into what.
+        residency: the placement map that executions see.
+        queue_depth: Q.
+        wait: how long to wait for one group.
     """
 
     def __init__(
         self,
-        layer: int,
-        records: LayerRecords,
-        schedule: LayerSchedule,
+        layers: Sequence[LayerRecords],
+        policies: Policies,
         loader: Loader,
-        residency: ResidencyTable,
         arena: Arena,
-        recorder: Recorder,
+        queue_depth: int,
         wait: WaitLimit,
+        checker: HazardChecker | None = None,
     ) -> None:
-        self.layer, self._records, self._schedule = layer, records, schedule
-        self._loader, self._residency, self._arena = loader, residency, arena
-        self._recorder, self._wait = recorder, wait
+        self._layers, self._policies, self._loader, self._arena = layers, policies, loader, arena
+        self._limits = Limits(queue_depth, tuple(records.groups(arena.group_size) for records in layers))
+        self._wait, self._checker = wait, checker
+        self._recorder = Recorder("none")
         self._changed = threading.Condition()
-        self._run: tuple[int, int] | None = None
+        self._age = 0  # reads of an earlier age have been given up
+        self.rest()
+
+    def rest(self) -> None:
+        """Forget everything: all banks are empty, nothing is under way. No read may be outstanding.
+
+        An interrupt may have come between any two moves, so a new state rather than an orderly end of the old one.
+        """
+        experts = max(len(records.order) for records in self._layers)
+        self.residency = ResidencyTable(len(self._layers), experts, self._arena.banks, self._arena.group_size)
+        self.state = at_rest(self._arena.banks)
+        self._run: Run | None = None
         self._error: BaseException | None = None
-        self._cancelled = False
-        self.bytes_read = 0
-        self._bytes: dict[int, int] = {}
+        self._bytes: dict[GroupKey, int] = {}  # read for a layer that hasn't ended
+        self._needed: tuple[int, ...] = ()
+        if self._checker is not None:
+            self._checker.rest()
 
     @property
-    def bytes_speculative(self) -> int:
-        """Bytes of groups that were read early and turned out to have no route."""
-        return sum(self._bytes[group] for group in self._schedule.speculative if group in self._bytes)
+    def idle(self) -> bool:
+        """No layer is under way, no read outstanding, and every bank is empty or kept."""
+        resting = all(bank.state is AVAILABLE or bank.kept for bank in self.state.banks)
+        return self.state.layer == NONE and self._error is None and resting
 
-    def start(self) -> None:
-        """The layer's non-expert work begins: early reads start."""
+    def start(self, recorder: Recorder) -> None:
+        """A new request: its spans go to ``recorder``, first of all what is in the banks from before."""
         with self._changed:
+            self._recorder, now = recorder, recorder.now()
+            for at, bank in enumerate(self.state.banks):
+                if bank.kept and bank.key is not None:
+                    recorder.add("plan", "kept", now, now, layer=bank.key.layer, group=bank.key.group, bank=at)
+
+    def begin(self, layer: int, ahead: int = NONE) -> None:
+        """The layer's non-expert work begins: early reads start. ``ahead`` is the layer after it."""
+        with self._changed:
+            self._tell(Begin(layer, ahead))
             self._advance()
 
-    def routes_known(self, needed: Sequence[int]) -> None:
+    def routes_known(self, layer: int, needed: Sequence[int]) -> None:
         """The router has run; ``needed`` are the groups with work."""
         with self._changed:
-            self._schedule.routes_known(needed)
+            self._needed = tuple(needed)
+            self._tell(Routed(layer, self._needed))
             self._advance()
 
     def next_ready(self) -> tuple[int, int] | None:
-        """Wait for the next group in order: (group, bank), InUse from now on; None when all have run.
+        """Wait for the next group in visit order: (group, bank), InUse from now on; None when all have run.
 
         Raises:
-            EStreamError: a read failed, or nothing came within the wait limit.
+            EStreamError: a read failed, a policy broke a rule, or nothing came within the wait limit.
         """
         with self._changed:
             if self._run is None and self._error is None:
-                group = self._schedule.next_to_run
-                if group is None:
+                if not self.state.to_run:
                     return None
-                self._await(lambda: self._run is not None, f"group {group} of layer {self.layer}", group)
+                key = GroupKey(self.state.layer, self.state.to_run[0])
+                self._await(lambda: self._run is not None, str(key), key)
             if self._error is not None:
                 raise self._error
             assert self._run is not None
-            ready, self._run = self._run, None
-            return ready
+            run, self._run = self._run, None
+            return run.key.group, run.bank
 
-    def run_done(self, group: int) -> None:
-        """The last invocation of ``group`` has completed."""
+    def was_read(self, key: GroupKey) -> bool:
+        """Whether ``key`` was read for this pass over its layer, not kept from an earlier one."""
+        return key in self._bytes
+
+    def executing(self, key: GroupKey, bank: int) -> None:
+        """The kernel starts on ``bank`` now."""
+        if self._checker is not None:
+            with self._changed:
+                self._checker.observe(Run(key, bank), self._recorder.now())
+
+    def run_done(self, bank: int) -> None:
+        """The last invocation on ``bank`` has completed."""
         with self._changed:
-            bank = self._schedule.run_done(group)
-            self._give_up(bank)
+            if self._checker is not None:
+                self._checker.observe(Completed(bank), self._recorder.now())
+            self.state = tell(self.state, Completed(bank), self._limits)
             self._advance()
 
-    def drain(self) -> None:
-        """Wait for reads that were started and aren't needed, and give their banks up."""
+    def end(self, layer: int) -> tuple[int, int]:
+        """Wait until the layer's banks are given up, among them those that were read early and aren't needed.
+
+        Returns:
+            Bytes read for the layer, and those among them of groups without routes.
+        """
         with self._changed:
-            self._await(lambda: self._schedule.done, f"unneeded reads of layer {self.layer}", None)
+            self._await(self._may_end, f"unneeded reads of layer {layer}", None)
             if self._error is not None:
                 raise self._error
+            self._tell(End(layer))
+            ours = {key: self._bytes.pop(key) for key in list(self._bytes) if key.layer == layer}
+            return sum(ours.values()), sum(count for key, count in ours.items() if key.group not in self._needed)
 
-    def cancel(self) -> None:
+    def give_up(self) -> None:
         """Start nothing more and take no notice of reads that end from now on."""
         with self._changed:
-            self._cancelled = True
+            self._age += 1
+            self._error = self._error or EStreamError("the run was given up")
 
-    def _await(self, condition: Callable[[], bool], what: str, group: int | None) -> None:
+    def _may_end(self) -> bool:
+        return refusal(self.state, End(self.state.layer), self._limits) is None
+
+    def _await(self, condition: Callable[[], bool], what: str, key: GroupKey | None) -> None:
         start = self._recorder.now()
         deadline = time.monotonic() + self._wait.seconds
         waited = False
@@ -109,51 +182,60 @@ class LayerPipeline:
                 )
             self._changed.wait(left)
         if waited:
-            self._recorder.add("wait", "wait for group", start, self._recorder.now(), layer=self.layer, group=group)
+            layer, group = (self.state.layer, None) if key is None else key
+            self._recorder.add("wait", "wait for group", start, self._recorder.now(), layer=layer, group=group)
+
+    def _tell(self, move: Move) -> None:
+        """Something has happened. The lock is held."""
+        if self._checker is not None:
+            self._checker.observe(move, self._recorder.now())
+        self.state = tell(self.state, move, self._limits)
 
     def _advance(self) -> None:
-        """Carry out what may start now. The lock is held."""
-        if self._cancelled or self._error is not None:
+        """Carry out what is decided now. The lock is held."""
+        if self._error is not None:
             return
+        self.state, moves = advance(self.state, self._limits, self._policies)
         started = []
-        for action in self._schedule.advance():
-            match action:
-                case Read(group, bank):
-                    started.append((self._start_read(group, bank), group, bank))
-                case Run(group, bank):
-                    self._residency.use(bank)
-                    self._run = (group, bank)
+        for move in moves:
+            match move:
+                case Read(key, bank):
+                    started.append((self._start_read(key, bank), key, bank))
+                case Publish(_, bank):
+                    self.residency.slice_arrived(bank)
+                case Run(_, bank):
+                    self.residency.use(bank)
+                    self._run = move
                     self._changed.notify_all()
+                case Keep(_, bank):
+                    self.residency.keep(bank)
                 case Release(_, bank):
-                    self._give_up(bank)
-        for future, group, bank in started:  # last: a read that is done already is handled at once, and advances again
-            future.add_done_callback(partial(self._arrived, group=group, bank=bank))
+                    self.residency.release(bank)
+                    self._arena.release(bank)
+        for future, key, bank in started:  # last: a read that is done already is handled at once, and advances again
+            future.add_done_callback(partial(self._arrived, key=key, bank=bank, age=self._age))
 
-    def _start_read(self, group: int, bank: int) -> "Future[tuple[int, int, int]]":
-        size, stride = self._arena.group_size, self._records.record.stride
-        experts = self._records.group_experts(group, size)
-        self._residency.assign(bank, self.layer, experts)
-        return self._loader.submit(
-            GroupRead(self.layer, group, size, self._arena.bank_view(bank, len(experts), stride))
-        )
+    def _start_read(self, key: GroupKey, bank: int) -> "Future[tuple[int, int, int]]":
+        records, size = self._layers[key.layer], self._arena.group_size
+        experts = records.group_experts(key.group, size)
+        self.residency.assign(bank, key.layer, experts)
+        if self._checker is not None:
+            self._checker.observe(Read(key, bank), self._recorder.now())
+        views = self._arena.bank_view(bank, len(experts), records.record.stride)
+        return self._loader.submit(GroupRead(key.layer, key.group, size, views))
 
-    def _arrived(self, done: "Future[tuple[int, int, int]]", *, group: int, bank: int) -> None:
+    def _arrived(self, done: "Future[tuple[int, int, int]]", *, key: GroupKey, bank: int, age: int) -> None:
         """A read ended, well or not; runs on the loader's thread, or inline where it had ended already."""
         with self._changed:
-            if self._cancelled:
+            if age != self._age:
                 return
             try:
                 start, end, count = done.result()
-                self._recorder.add("storage", "read", start, end, layer=self.layer, group=group, bank=bank, bytes=count)
-                self._bytes[group] = count
-                self.bytes_read += count
-                self._residency.slice_arrived(bank)
-                self._schedule.read_done(group)
+                layer, group = key
+                self._recorder.add("storage", "read", start, end, layer=layer, group=group, bank=bank, bytes=count)
+                self._bytes[key] = self._bytes.get(key, 0) + count
+                self._tell(Arrived(bank))
                 self._advance()
             except BaseException as error:  # a future only logs what its callback raises: the executor must hear of it
                 self._error = self._error or error
             self._changed.notify_all()
-
-    def _give_up(self, bank: int) -> None:
-        self._residency.release(bank)
-        self._arena.release(bank)

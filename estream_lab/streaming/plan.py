@@ -3,6 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from estream_lab.experts.decide import Policies
+from estream_lab.experts.retention import Retention
+from estream_lab.experts.schedule import Schedule, policy
+
 SLOW_STORAGE = 10e6  # bytes/s; a memory card reads faster, so whoever waits longer waits in vain
 
 
@@ -11,15 +15,18 @@ class LanePlan:
     """How a lane is set up.
 
     Attributes:
-        schedule: on-demand, after-routing or early.
+        schedule: on-demand, after-routing or early, or a schedule of one's own.
         group_size, banks, queue_depth: G, B and Q.
         max_tokens: T_max, rows of x and y.
         route_capacity: C.
         read_bandwidth: declared limit in bytes/s, None for none.
         poison: fill the arena with NaN before use and after each release.
+        carry_over: the early schedule goes on with the next layer's groups.
+        retention: what stays in its bank after it has run; None for nothing.
+        check_hazards: watch every read and execution, and give the run up at a hazard.
     """
 
-    schedule: str
+    schedule: str | Schedule
     group_size: int
     banks: int
     queue_depth: int
@@ -27,6 +34,18 @@ class LanePlan:
     route_capacity: int
     read_bandwidth: float | None = None
     poison: bool = False
+    carry_over: bool = False
+    retention: Retention | None = None
+    check_hazards: bool = False
+
+    @property
+    def policies(self) -> Policies:
+        """Schedule and retention.
+
+        Raises:
+            EStreamError: no such schedule, or one that can't be carried over.
+        """
+        return Policies(policy(self.schedule, carry_over=self.carry_over), self.retention or Retention())
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,10 @@ class LayerRecords:
         """The experts of ``group`` in place order: int32 (n,), n <= group_size."""
         return self.order[group * group_size : (group + 1) * group_size]
 
+    def group_bytes(self, group: int, group_size: int) -> int:
+        """Bytes that one read of ``group`` takes, padding included."""
+        return len(self.group_experts(group, group_size)) * self.record.stride
+
     def group_of(self, group_size: int) -> NDArray[np.int32]:
         """q_l(e) for every expert: int32 (E,)."""
         groups = np.empty(len(self.order), np.int32)

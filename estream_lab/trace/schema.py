@@ -16,8 +16,9 @@ Provenance = Mapping[str, str | int | float | bool]
 CLOCKS = ("host", "qtimer", "simulated", "modelled", "order")
 """`order` numbers steps in sequence: its "nanoseconds" are steps, and carry no time."""
 
-UNITS = ("request", "dense", "expert", "wait", "storage")
-"""The units that every lane uses; a lane may add its own (DMA, vector, matrix)."""
+UNITS = ("request", "dense", "expert", "wait", "storage", "plan")
+"""The units that every lane uses; a lane may add its own (DMA, vector, matrix). Spans of "plan" take no time: each
+names a group that the router gave work ("routed", with its rows), or that was in a bank from before ("kept")."""
 
 FORMAT = "estream-trace"
 VERSION = 1

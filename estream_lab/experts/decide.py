@@ -1,0 +1,138 @@
+"""What a pipeline does next: the rules and the policies together, still without clock and I/O.
+
+A lane, a simulator or an exploration tells what happened (`tell`) and carries out what `advance` returns.
+"""
+
+from dataclasses import dataclass, field
+
+from estream_lab.experts.protocol import (
+    FILLING,
+    NONE,
+    READY,
+    GroupKey,
+    Keep,
+    Limits,
+    Move,
+    ProtocolError,
+    Publish,
+    Read,
+    Release,
+    Run,
+    State,
+    Stop,
+    apply,
+    held,
+    outstanding,
+    spent,
+)
+from estream_lab.experts.retention import Retention
+from estream_lab.experts.rules import refusal
+from estream_lab.experts.schedule import Schedule, View
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What a researcher may change: when to read what, and what to keep."""
+
+    schedule: Schedule
+    retention: Retention = field(default_factory=Retention)
+
+
+class PolicyError(ProtocolError):
+    """A policy asked for what a rule forbids, or for nothing where nothing else can happen."""
+
+
+def tell(state: State, move: Move, limits: Limits) -> State:
+    """The state after something happened.
+
+    Raises:
+        ProtocolError: it may not happen in this state.
+    """
+    rule = refusal(state, move, limits)
+    if rule is not None:
+        raise ProtocolError(f"{move} breaks the rule '{rule.name}': {rule.demand}")
+    return apply(state, move)
+
+
+def advance(state: State, limits: Limits, policies: Policies) -> tuple[State, list[Move]]:
+    """Everything that is to be done now, in order, and the state afterwards.
+
+    Raises:
+        PolicyError: a policy broke a rule, or starves the executor.
+    """
+    moves: list[Move] = []
+    while (move := decide(state, limits, policies)) is not None:
+        state = tell(state, move, limits)
+        moves.append(move)
+    if state.routed and state.to_run and not state.stopped and state.running == NONE and not outstanding(state):
+        wanted = GroupKey(state.layer, state.to_run[0])
+        raise PolicyError(
+            f"schedule '{policies.schedule.name}' starves the executor: it waits for {wanted}, no read is under way, "
+            "and none is started"
+        )
+    return state, moves
+
+
+def decide(state: State, limits: Limits, policies: Policies) -> Move | None:
+    """The next thing to do: stop, publish, give up or keep, run, read; None where there is nothing."""
+    if state.stopped:
+        return None
+    if any(bank.failed for bank in state.banks):
+        return Stop()
+    for at, bank in enumerate(state.banks):
+        if bank.key is None:
+            continue
+        if bank.state is FILLING and not bank.missing:
+            return Publish(bank.key, at)
+        if spent(state, at) and state.running != at:
+            keep = policies.retention.keep(View(state, limits), bank.key)
+            return Keep(bank.key, at) if keep else Release(bank.key, at)
+    if state.running == NONE and state.to_run:
+        key = GroupKey(state.layer, state.to_run[0])
+        home = held(state).get(key)
+        if home is not None and state.banks[home].state is READY:
+            return Run(key, home)
+    return _read(state, limits, policies)
+
+
+def _read(state: State, limits: Limits, policies: Policies) -> Move | None:
+    """The next read, or the release of a kept group that makes room for it."""
+    if state.layer == NONE or outstanding(state) >= limits.queue_depth:
+        return None
+    view = View(state, limits)
+    if not (view.free or view.evictable):
+        return None
+    key = policies.schedule.next_read(view)
+    if key is None:
+        return None
+    if not isinstance(key, GroupKey):
+        raise PolicyError(f"schedule '{policies.schedule.name}' must name a GroupKey or None, not {key!r}")
+    bank = state.free[0] if state.free else NONE
+    read = Read(key, bank)
+    rule = refusal(state, read, limits, frozenset() if state.free else frozenset({"free-bank"}))
+    if rule is not None:
+        raise PolicyError(
+            f"schedule '{policies.schedule.name}' asked to read {key} while {_standing(view)}: {rule.demand}"
+        )
+    return read if state.free else _make_room(state, view, policies)
+
+
+def _make_room(state: State, view: View, policies: Policies) -> Move | None:
+    victim = policies.retention.victim(view)
+    if victim is None and state.running == NONE and not outstanding(state):
+        victim = view.evictable[-1]  # nothing else will ever free a bank
+    if victim is None:
+        return None
+    if victim not in view.evictable:
+        raise PolicyError(
+            f"retention '{policies.retention.name}' asked to give up {victim} while {_standing(view)}: a group that "
+            "runs before that one keeps its bank"
+        )
+    return Release(victim, held(state)[victim])
+
+
+def _standing(view: View) -> str:
+    """What the executor is at, for messages."""
+    line = view.unread or view.ahead
+    waits = f"{line[0]} is in no bank" if line else "no group of the layer is to be read"
+    return f"{waits} and {view.free} of {len(view.state.banks)} banks are free"

@@ -5,12 +5,13 @@ R_l = {(t_i, e_i, α_i)}.
 """
 
 from estream_lab.routing.files import read_routes, write_routes
-from estream_lab.routing.router import RouterSpec, route
+from estream_lab.routing.router import Router, RouterSpec, route
 from estream_lab.routing.routes import Routes
 from estream_lab.routing.skew import Skew, skew
 from estream_lab.routing.synthetic import synthetic_routes
 
 __all__ = [
+    "Router",
     "RouterSpec",
     "Routes",
     "Skew",

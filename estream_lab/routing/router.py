@@ -73,7 +73,7 @@ def wrong_types(values: Mapping[str, Any], of: type) -> list[str]:
 
 
 def route(logits: NDArray[np.float32], spec: RouterSpec, bias: NDArray[np.float32] | None = None) -> Routes:
-    """Choose each token's experts and their weights.
+    """Choose each token's experts and their weights: the rule in plain NumPy (`Router` is what an engine runs).
 
     Scores are computed over all experts, then the k largest are taken, in descending order as `torch.topk` gives them;
     among equal scores the lower expert id comes first (torch leaves that open).
@@ -87,7 +87,7 @@ def route(logits: NDArray[np.float32], spec: RouterSpec, bias: NDArray[np.float3
         T * k routes.
 
     Raises:
-        ValueError: a wrong shape, or a logit that is not finite.
+        ValueError: a wrong shape, or a number that is not finite.
     """
     logits = np.asarray(logits, np.float32)
     if logits.ndim != 2 or logits.shape[1] != spec.experts:
@@ -95,18 +95,123 @@ def route(logits: NDArray[np.float32], spec: RouterSpec, bias: NDArray[np.float3
     if not np.isfinite(logits).all():
         raise ValueError("a router logit is not finite")
     scores = _softmax(logits) if spec.scoring == "softmax" else _sigmoid(logits)  # (T, E)
-    choice = scores
-    if bias is not None:
-        bias = np.asarray(bias, np.float32)
-        if bias.shape != (spec.experts,):
-            raise ValueError(f"the expert bias must have shape ({spec.experts},), not {bias.shape}")
-        choice = scores + bias
+    choice = scores if bias is None else scores + _checked_bias(bias, spec)
     # A stable sort of the negated scores: descending, equal scores in id order.
     ids = np.argsort(-choice, axis=1, kind="stable")[:, : spec.top_k].astype(np.int32)  # (T, k)
     weights = np.take_along_axis(scores, ids, axis=1)  # (T, k)
     if spec.renormalise:
         weights = weights / (weights.sum(axis=1, keepdims=True) + np.float32(spec.renormalise_epsilon))
     return Routes.from_topk(ids, weights * np.float32(spec.scale))
+
+
+class Router:
+    """`route` for one layer after the other, in arrays made once: what a call allocates does not grow with its tokens.
+
+    Args:
+        spec: the family's rule.
+        max_tokens: the most tokens of one call.
+    """
+
+    def __init__(self, spec: RouterSpec, max_tokens: int) -> None:
+        self.spec, self.max_tokens = spec, max_tokens
+        shape = (max_tokens, spec.experts)
+        self._shifted, self._scores, self._choice = (np.empty(shape, np.float32) for _ in range(3))  # (T, E)
+        self._mask = np.empty(shape, np.bool_)  # (T, E)
+        self._column = np.empty((max_tokens, 1), np.float32)
+        self._best, self._flat = np.empty(max_tokens, np.intp), np.empty(max_tokens, np.intp)
+        self._row = np.arange(max_tokens, dtype=np.intp) * spec.experts  # where each token's scores begin
+
+    @staticmethod
+    def bytes_for(experts: int, max_tokens: int) -> int:
+        """`nbytes` of a router of E experts."""
+        return max_tokens * (13 * experts + 4 + 3 * np.dtype(np.intp).itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
+
+    def choose(
+        self,
+        logits: NDArray[np.float32],
+        expert: NDArray[np.int32],
+        weight: NDArray[np.float32],
+        bias: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Choose each token's experts and their weights, the same bits as `route`.
+
+        Args:
+            logits: (T, E) float32, T <= max_tokens.
+            expert: (T, k) int32, written.
+            weight: (T, k) float32, written.
+            bias: see `route`.
+
+        Raises:
+            ValueError: a wrong shape, or a number that is not finite.
+        """
+        rows, spec = len(logits), self.spec
+        if logits.shape != (rows, spec.experts) or rows > self.max_tokens:
+            raise ValueError(f"logits {logits.shape} don't fit a router of ({self.max_tokens}, {spec.experts})")
+        if expert.shape != (rows, spec.top_k) or weight.shape != (rows, spec.top_k):
+            raise ValueError(f"room for experts {expert.shape} and weights {weight.shape} isn't {(rows, spec.top_k)}")
+        if not np.isfinite(logits, out=self._mask[:rows]).all():
+            raise ValueError("a router logit is not finite")
+        if spec.scoring == "softmax":
+            self._softmax(logits)
+        else:
+            self._sigmoid(logits)
+        self._take(expert, weight, bias)
+        if spec.renormalise:
+            total = np.sum(weight, axis=1, keepdims=True, out=self._column[:rows])  # (T, 1)
+            total += np.float32(spec.renormalise_epsilon)
+            weight /= total
+        weight *= np.float32(spec.scale)
+
+    def _take(self, expert: NDArray[np.int32], weight: NDArray[np.float32], bias: NDArray[np.float32] | None) -> None:
+        """The k largest scores of each token, one after the other; of equal ones `argmax` takes the lower id."""
+        rows = len(expert)
+        scores, choice = self._scores[:rows], self._choice[:rows]  # (T, E)
+        best, flat = self._best[:rows], self._flat[:rows]  # (T,)
+        taken = self._column[:rows, 0]  # (T,)
+        if bias is None:
+            np.copyto(choice, scores)
+        else:
+            np.add(scores, _checked_bias(bias, self.spec), out=choice)
+        for k in range(self.spec.top_k):
+            np.argmax(choice, axis=1, out=best)
+            np.add(best, self._row[:rows], out=flat)
+            np.take(scores.reshape(-1), flat, out=taken, mode="clip")  # "raise" would go through a copy
+            expert[:, k], weight[:, k] = best, taken
+            np.put(choice.reshape(-1), flat, -np.inf)
+
+    def _softmax(self, logits: NDArray[np.float32]) -> None:
+        rows = len(logits)
+        shifted, scores, column = self._shifted[:rows], self._scores[:rows], self._column[:rows]
+        np.max(logits, axis=1, keepdims=True, out=column)
+        with np.errstate(over="ignore"):  # see `_softmax`
+            np.subtract(logits, column, out=shifted)
+            np.exp(shifted, out=scores)
+        np.sum(scores, axis=1, keepdims=True, out=column)
+        np.divide(scores, column, out=scores)
+
+    def _sigmoid(self, logits: NDArray[np.float32]) -> None:
+        rows = len(logits)
+        shifted, scores, above = self._shifted[:rows], self._scores[:rows], self._choice[:rows]
+        np.negative(np.abs(logits, out=shifted), out=shifted)
+        np.exp(shifted, out=scores)
+        np.copyto(above, scores)
+        np.copyto(above, 1, where=np.greater_equal(logits, 0, out=self._mask[:rows]))
+        scores += np.float32(1)
+        np.divide(above, scores, out=scores)
+
+
+def _checked_bias(bias: NDArray[np.float32], spec: RouterSpec) -> NDArray[np.float32]:
+    bias = np.asarray(bias, np.float32)
+    if bias.shape != (spec.experts,):
+        raise ValueError(f"the expert bias must have shape ({spec.experts},), not {bias.shape}")
+    if not np.isfinite(bias).all():
+        raise ValueError("an expert's bias is not finite")
+    return bias
 
 
 def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 class Routes:
     """Aligned arrays of R routes, token-major; route i is (t_i, e_i, α_i) (paper, section 3).
 
-    One token may visit the same expert twice. The arrays are read-only copies.
+    One token may visit the same expert twice. The arrays are read-only copies (but see `over`).
 
     Attributes:
         token: (R,) int32, never decreasing.
@@ -48,6 +48,19 @@ class Routes:
         tokens, top_k = ids.shape
         token = np.repeat(np.arange(tokens, dtype=np.int32), top_k)
         return cls(token, ids.reshape(-1), weights.reshape(-1))
+
+    @classmethod
+    def over(cls, token: NDArray[np.int32], expert: NDArray[np.int32], weight: NDArray[np.float32]) -> Routes:
+        """Routes over the arrays themselves, (R,) each, neither copied nor checked: for what a router has written.
+
+        They are read-only through the routes, which change if their owner writes to them.
+        """
+        routes = object.__new__(cls)
+        for name, array in (("token", token), ("expert", expert), ("weight", weight)):
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(routes, name, view)
+        return routes
 
     def __len__(self) -> int:
         """R, the number of routes."""

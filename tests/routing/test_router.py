@@ -1,6 +1,7 @@
 """Routers follow each family's rule in fp32."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from estream_lab.routing import RouterSpec, route
+from estream_lab.routing import Router, RouterSpec, Routes, route
 
 F32 = NDArray[np.float32]
 OLMOE = RouterSpec(experts=8, top_k=3, renormalise=False)
@@ -109,3 +110,76 @@ def test_spec_survives_json_and_refuses_odd_keys() -> None:
 def test_spec_refuses_impossible_rules(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="cannot choose|unknown scoring|finite"):
         RouterSpec(**{"experts": 8, "top_k": 2, "renormalise": False, **wrong})  # type: ignore[arg-type]
+
+
+SPECS = st.builds(
+    RouterSpec,
+    experts=st.just(8),
+    top_k=st.integers(1, 8),
+    scoring=st.sampled_from(["softmax", "sigmoid"]),
+    renormalise=st.booleans(),
+    scale=st.sampled_from([1.0, 2.5]),
+    renormalise_epsilon=st.sampled_from([0.0, 1e-6]),
+)
+TIES = hnp.arrays(np.float32, st.tuples(st.integers(0, 6), st.just(8)), elements=st.sampled_from([-0.0, 0.0, 1.0, 2.0]))
+BIASES = st.none() | hnp.arrays(np.float32, 8, elements=st.floats(-2, 2, width=32))
+
+
+def chosen(router: Router, logits: F32, bias: F32 | None = None) -> Routes:
+    tokens, k = len(logits), router.spec.top_k
+    expert, weight = np.full((tokens, k), -1, np.int32), np.full((tokens, k), np.nan, np.float32)
+    router.choose(logits, expert, weight, bias)
+    return Routes.from_topk(expert, weight)
+
+
+@given(SPECS, st.lists(st.tuples(st.one_of(LOGITS, TIES), BIASES), min_size=1, max_size=4))
+def test_a_router_chooses_the_bits_of_the_plain_rule(spec: RouterSpec, layers: list[tuple[F32, F32 | None]]) -> None:
+    """One layer after the other in the same arrays: routes compare weights bit for bit."""
+    router = Router(spec, 6)
+    for logits, bias in layers:
+        assert chosen(router, logits, bias) == route(logits, spec, bias)
+
+
+@given(st.integers(1, 70), st.integers(9, 130), st.integers(8, 9), st.integers(0, 2**32 - 1))
+def test_a_router_of_many_experts_too(tokens: int, experts: int, top_k: int, seed: int) -> None:
+    logits = (4 * np.random.default_rng(seed).standard_normal((tokens, experts))).astype(np.float32)
+    for scoring in ("softmax", "sigmoid"):
+        spec = RouterSpec(experts=experts, top_k=top_k, scoring=scoring, renormalise=True)  # type: ignore[arg-type]
+        assert chosen(Router(spec, 70), logits) == route(logits, spec)
+
+
+@pytest.mark.parametrize("scoring", ["softmax", "sigmoid"])
+def test_a_router_allocates_nothing_for_its_tokens(scoring: str) -> None:
+    spec = RouterSpec(experts=16, top_k=3, scoring=scoring, renormalise=True)  # type: ignore[arg-type]
+    router, bias = Router(spec, 4096), np.ones(16, np.float32)
+    logits = np.random.default_rng(0).standard_normal((4096, 16)).astype(np.float32)
+    expert, weight = np.empty((4096, 3), np.int32), np.empty((4096, 3), np.float32)
+    router.choose(logits, expert, weight, bias)
+    tracemalloc.start()
+    try:
+        router.choose(logits, expert, weight, bias)
+        tracemalloc.reset_peak()
+        start, _ = tracemalloc.get_traced_memory()
+        router.choose(logits, expert, weight, bias)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # NumPy buffers 8192 numbers of a column that it repeats, however many there are, and makes views. The smallest
+    # temporary of 4096 tokens, a mask, would have 64 KB.
+    assert peak - start < 4 * 8192 + 4096
+
+
+def test_a_router_knows_its_bytes_and_refuses_what_it_has_no_room_for() -> None:
+    router = Router(OLMOE, 5)
+    assert router.nbytes == Router.bytes_for(8, 5)
+    with pytest.raises(ValueError, match=r"\(6, 8\) don't fit a router of \(5, 8\)"):
+        chosen(router, np.zeros((6, 8), np.float32))
+    with pytest.raises(ValueError, match=r"\(2, 7\) don't fit"):
+        chosen(router, np.zeros((2, 7), np.float32))
+    with pytest.raises(ValueError, match=r"isn't \(2, 3\)"):
+        router.choose(np.zeros((2, 8), np.float32), np.empty((2, 2), np.int32), np.empty((2, 2), np.float32))
+    with pytest.raises(ValueError, match="a router logit is not finite"):
+        chosen(router, np.full((2, 8), np.inf, np.float32))
+    for bias, message in ((np.zeros(7), r"shape \(8,\)"), (np.full(8, np.nan), "bias is not finite")):
+        with pytest.raises(ValueError, match=message):
+            chosen(router, np.zeros((2, 8), np.float32), bias.astype(np.float32))

@@ -66,3 +66,14 @@ def test_refuses_unequal_topk_shapes_and_experts_beyond_the_model() -> None:
         Routes.from_topk([[0, 1]], [[1.0]])
     with pytest.raises(ValueError, match="expert 5 of 5"):
         Routes([0], [5], [1.0]).counts(5)
+
+
+def test_routes_over_arrays_are_these_arrays_read_only() -> None:
+    token, expert, weight = np.array([0, 0], np.int32), np.array([3, 1], np.int32), np.array([0.5, 0.25], np.float32)
+    routes = Routes.over(token, expert, weight)
+    assert routes == Routes(token, expert, weight)
+    assert all(np.shares_memory(a, b) for a, b in ((routes.token, token), (routes.weight, weight)))
+    with pytest.raises(ValueError, match="read-only"):
+        routes.expert[0] = 7
+    expert[0] = 7  # the owner may
+    assert routes.expert.tolist() == [7, 1]

@@ -4,15 +4,19 @@ Results do not depend on the number of threads, nor on how rows are cut into blo
 sum is one fixed sequence of correctly rounded operations. `reference` holds a plain NumPy version of each.
 """
 
-from estream_lab.kernels.host.attention import attention
-from estream_lab.kernels.host.dense import DensePanels, linear, pack_dense
+from estream_lab.kernels.host.attention import AttentionScratch, attention
+from estream_lab.kernels.host.dense import DensePanels, LinearScratch, linear, pack_dense
 from estream_lab.kernels.host.expert import Scratch, expert_bank
+from estream_lab.kernels.host.finite import all_finite
 from estream_lab.kernels.host.norm import rms_norm, rotate_half
 from estream_lab.kernels.host.threads import set_threads, thread_limit, threads
 
 __all__ = [
+    "AttentionScratch",
     "DensePanels",
+    "LinearScratch",
     "Scratch",
+    "all_finite",
     "attention",
     "expert_bank",
     "linear",

@@ -33,6 +33,7 @@ def attention(
     start: int,
     scale: float,
     out: NDArray[np.float32] | None = None,
+    scratch: AttentionScratch | None = None,
 ) -> NDArray[np.float32]:
     """Causal attention: query row t, at position ``start + t``, sees the keys at 0..start + t.
 
@@ -43,12 +44,14 @@ def attention(
         start: position of the first query; start + T <= capacity.
         scale: factor on the scores, usually D ** -0.5.
         out: (T, Hq * D) float32 to write to.
+        scratch: temporaries; with these and `out`, nothing is allocated.
 
     Returns:
         (T, Hq * D) float32: `out` if given.
 
     Raises:
-        ValueError: shapes that do not fit, or more positions than the cache holds.
+        ValueError: shapes that do not fit, more positions than the cache holds, or scratch memory for fewer rows or
+            heads of another size.
     """
     q = as_input(q, np.float32, (None, None, None), "q")
     rows, heads, width = q.shape
@@ -61,10 +64,11 @@ def attention(
         raise ValueError(f"positions {start} to {start + rows - 1} do not fit a cache of {capacity}")
     shape = (rows, heads * width)
     out = np.empty(shape, np.float32) if out is None else as_output(out, np.float32, shape, "out")
-    workers = threads()
-    strips = -(-width // COLUMNS)
-    index = np.arange(max(rows, QUERIES), dtype=np.int32)
-    blocks = [_Workspace(width, strips) for _ in range(workers)]
+    temporary = AttentionScratch(rows, width, threads()) if scratch is None else scratch
+    if rows > temporary.max_rows or width != temporary.width:
+        given = f"{temporary.max_rows} rows of heads of {temporary.width}"
+        raise ValueError(f"scratch memory for {given} cannot hold {rows} of {width}")
+    index, blocks = temporary.index, temporary.blocks
     tasks = -(-rows // QUERIES) * heads
 
     def kernel(share: int, shares: int, worker: int) -> None:
@@ -78,14 +82,42 @@ def attention(
                 b.keys, b.values, b.scores, b.sums, b.state, b.lanes,
             )  # fmt: skip
 
-    run_shares(kernel, tasks, workers)
+    run_shares(kernel, tasks, min(threads(), len(blocks)))
     return out
 
 
-class _Workspace:
+class AttentionScratch:
+    """All temporaries of `attention`, allocated once.
+
+    Args:
+        max_rows: most query rows of one call.
+        width: D, a head's size.
+        threads: the most threads that will run.
+    """
+
+    def __init__(self, max_rows: int, width: int, threads: int) -> None:
+        self.max_rows, self.width = max_rows, width
+        self.index = np.arange(max(max_rows, QUERIES), dtype=np.int32)  # rows of q, and of a task's scores
+        self.blocks = [_Blocks(width) for _ in range(threads)]
+
+    @staticmethod
+    def bytes_for(max_rows: int, width: int, threads: int) -> int:
+        """`nbytes` of scratch memory of this size."""
+        padded = -(-width // COLUMNS) * COLUMNS
+        block = KEYS * width + KEYS * padded + QUERIES * (KEYS + padded + 2) + LANES
+        return 4 * (max(max_rows, QUERIES) + threads * block)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all temporaries."""
+        return self.index.nbytes + sum(array.nbytes for block in self.blocks for array in vars(block).values())
+
+
+class _Blocks:
     """One thread's blocks; padding beyond the head's size stays zero."""
 
-    def __init__(self, width: int, strips: int) -> None:
+    def __init__(self, width: int) -> None:
+        strips = -(-width // COLUMNS)
         self.keys = np.zeros((KEYS // COLUMNS, width, COLUMNS), np.float32)
         self.values = np.zeros((strips, KEYS, COLUMNS), np.float32)
         self.scores = np.zeros((QUERIES, KEYS), np.float32)

@@ -48,7 +48,36 @@ def pack_dense(w: NDArray[Any]) -> DensePanels:
     return DensePanels(n, k, panels)
 
 
-def linear(x: NDArray[np.float32], w: DensePanels, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+class LinearScratch:
+    """All temporaries of `linear`, allocated once.
+
+    Args:
+        max_rows: most rows of one call.
+        threads: the most threads that will run.
+    """
+
+    def __init__(self, max_rows: int, threads: int) -> None:
+        self.threads = threads
+        self.index = np.arange(max_rows, dtype=np.int32)  # the rows of x
+        self.tiles = np.empty((threads, ROW_BLOCK, COLUMNS), np.float32)  # each thread's tile of sums
+
+    @staticmethod
+    def bytes_for(max_rows: int, threads: int) -> int:
+        """`nbytes` of scratch memory for so many rows and threads."""
+        return 4 * (max_rows + threads * ROW_BLOCK * COLUMNS)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all temporaries."""
+        return self.index.nbytes + self.tiles.nbytes
+
+
+def linear(
+    x: NDArray[np.float32],
+    w: DensePanels,
+    out: NDArray[np.float32] | None = None,
+    scratch: LinearScratch | None = None,
+) -> NDArray[np.float32]:
     """``x @ W.T`` in fp32.
 
     Every output is one chain of fused multiply-adds over ascending K, from 0: it does not depend on the other rows, on
@@ -58,23 +87,28 @@ def linear(x: NDArray[np.float32], w: DensePanels, out: NDArray[np.float32] | No
         x: (T, K) float32.
         w: packed weights.
         out: (T, N) float32 to write to, not overlapping x.
+        scratch: temporaries; with these and `out`, nothing is allocated.
 
     Returns:
         (T, N) float32: `out` if given.
+
+    Raises:
+        ValueError: shapes that do not fit, or scratch memory for fewer rows.
     """
     x = as_input(x, np.float32, (None, w.k), "x")
     rows = len(x)
     out = np.empty((rows, w.n), np.float32) if out is None else as_output(out, np.float32, (rows, w.n), "out")
     panels = as_input(w.panels, np.float32, (None, w.k, COLUMNS), "panels")
-    index = np.arange(rows, dtype=np.int32)
+    temporary = LinearScratch(rows, threads()) if scratch is None else scratch
+    if rows > len(temporary.index):
+        raise ValueError(f"scratch memory for {len(temporary.index)} rows cannot hold {rows}")
+    index, tiles = temporary.index, temporary.tiles
     tasks = -(-rows // ROW_BLOCK) * len(panels)
-    workers = threads()
-    tiles = np.empty((workers, ROW_BLOCK, COLUMNS), np.float32)
 
     def kernel(share: int, shares: int, worker: int) -> None:
         _linear_share(x, index, panels, out, tiles[worker], tasks * share // shares, tasks * (share + 1) // shares)
 
-    run_shares(kernel, tasks, workers)
+    run_shares(kernel, tasks, min(threads(), temporary.threads))
     return out
 
 

@@ -42,6 +42,12 @@ class Scratch:
         self.tiles = np.empty((threads, 2, ROW_BLOCK, COLUMNS), np.float32)
         self.index = np.arange(max_rows, dtype=np.int32)  # the routes' rows of act
 
+    @staticmethod
+    def bytes_for(max_rows: int, hidden: int, ffn: int, threads: int) -> int:
+        """`nbytes` of scratch memory of this size."""
+        thread = 2 * max(hidden, ffn) * COLUMNS + COLUMNS + 2 * ROW_BLOCK * COLUMNS
+        return 4 * (max_rows * ffn + threads * thread + max_rows)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all temporaries."""

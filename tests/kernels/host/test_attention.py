@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host import attention, reference
+from estream_lab.kernels.host import AttentionScratch, attention, reference
 
 F32 = NDArray[np.float32]
 
@@ -98,3 +98,23 @@ def test_refuses_what_does_not_fit() -> None:
         attention(q, np.zeros((3, 8, 10), np.float32), np.zeros((3, 10, 8), np.float32), 0, 1.0)
     with pytest.raises(ValueError, match=r"v_cache must have shape \(2, 10, 8\)"):
         attention(q, k, v.swapaxes(1, 2), 0, 1.0)
+
+
+def test_one_scratch_serves_many_calls() -> None:
+    scratch = AttentionScratch(200, 40, 2)
+    for seed, (tokens, start) in enumerate(((200, 60), (1, 0), (130, 5), (49, 200))):
+        q, k, v = case(seed, tokens, 2, 1, 40, start + tokens)
+        out = np.full((tokens, 80), np.nan, np.float32)
+        assert attention(q, k, v, start, 0.3, out, scratch).tobytes() == attention(q, k, v, start, 0.3).tobytes()
+    for rows, width in ((201, 40), (200, 32)):
+        q, k, v = case(0, rows, 1, 1, width, rows)
+        with pytest.raises(ValueError, match=f"200 rows of heads of 40 cannot hold {rows} of {width}"):
+            attention(q, k, v, 0, 1.0, scratch=scratch)
+
+
+@pytest.mark.parametrize(("rows", "width", "threads"), [(1, 2, 1), (500, 40, 3), (48, 64, 2)])
+def test_scratch_counts_its_bytes(rows: int, width: int, threads: int) -> None:
+    scratch = AttentionScratch(rows, width, threads)
+    arrays = [scratch.index, *(array for block in scratch.blocks for array in vars(block).values())]
+    assert scratch.nbytes == AttentionScratch.bytes_for(rows, width, threads) == sum(a.nbytes for a in arrays)
+    assert len(arrays) == 1 + 6 * threads

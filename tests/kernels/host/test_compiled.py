@@ -16,6 +16,7 @@ import estream_lab
 from estream_lab.kernels import host
 from estream_lab.kernels.host import (
     Scratch,
+    all_finite,
     attention,
     compiled,
     expert_bank,
@@ -26,13 +27,13 @@ from estream_lab.kernels.host import (
 )
 from estream_lab.kernels.layout import projection_bytes
 
-MODULES = ("attention", "decode", "dense", "expert", "exponential", "norm", "tile")
+MODULES = ("attention", "decode", "dense", "expert", "exponential", "finite", "norm", "tile")
 
 
 def run_every_kernel() -> None:
     one = np.ones((1, 32), np.float32)
     linear(one, pack_dense(one))
-    rms_norm(one, one[0], 1e-5)
+    all_finite(rms_norm(one, one[0], 1e-5))
     rotate_half(one.reshape(1, 1, 32).copy(), one[:, :16], one[:, :16])
     attention(one.reshape(1, 1, 32), one.reshape(1, 32, 1), one.reshape(1, 1, 32), 0, 1.0)
     arena, zero = np.zeros(projection_bytes("q4-32x32", 32, 32), np.uint8), np.zeros(1, np.int64)
@@ -53,7 +54,7 @@ def test_kernels_compile_once_for_the_inputs_of_an_engine() -> None:
     # Those that Python calls have one version; the inner ones one or, where the outer came from the cache, none.
     assert max(versions.values()) == 1
     assert {name for name, n in versions.items() if n} >= {
-        "_attend", "_down", "_gate_up", "_linear_share", "_rms_norm", "_rotate_half"
+        "_all_finite", "_attend", "_down", "_gate_up", "_linear_share", "_rms_norm", "_rotate_half"
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host import linear, pack_dense, reference
+from estream_lab.kernels.host import LinearScratch, linear, pack_dense, reference
 
 F32 = NDArray[np.float32]
 
@@ -92,3 +92,15 @@ def test_refuses_shapes_that_do_not_fit() -> None:
         linear(np.zeros((4, 32), np.float32), w, np.zeros((20, 4), np.float32).T)
     with pytest.raises(ValueError, match=r"\(N, K\)"):
         pack_dense(np.zeros(4, np.float32))
+
+
+def test_one_scratch_serves_many_calls() -> None:
+    rng = np.random.default_rng(0)
+    scratch = LinearScratch(400, 2)
+    for rows, depth, columns in ((400, 96, 70), (1, 7, 3), (193, 200, 33)):
+        x, w = normal(rng, rows, depth), pack_dense(normal(rng, columns, depth))
+        out = np.full((rows, columns), np.nan, np.float32)
+        assert linear(x, w, out, scratch).tobytes() == linear(x, w).tobytes()
+    assert scratch.nbytes == LinearScratch.bytes_for(400, 2) == scratch.index.nbytes + scratch.tiles.nbytes
+    with pytest.raises(ValueError, match="scratch memory for 400 rows cannot hold 401"):
+        linear(normal(rng, 401, 3), pack_dense(normal(rng, 2, 3)), scratch=scratch)

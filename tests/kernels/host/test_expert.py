@@ -192,7 +192,7 @@ def test_compiled_code_makes_no_arrays() -> None:
 def test_scratch_counts_its_bytes() -> None:
     scratch = Scratch(100, 64, 96, 2)
     arrays = [a for a in vars(scratch).values() if isinstance(a, np.ndarray)]
-    assert scratch.nbytes == sum(a.nbytes for a in arrays)
+    assert scratch.nbytes == Scratch.bytes_for(100, 64, 96, 2) == sum(a.nbytes for a in arrays)
     assert scratch.act.nbytes == 100 * 96 * 4
 
 

@@ -64,17 +64,15 @@ def advance(state: State, limits: Limits, policies: Policies) -> tuple[State, li
     while (move := decide(state, limits, policies)) is not None:
         state = tell(state, move, limits)
         moves.append(move)
-    if state.routed and state.to_run and not state.stopped and state.running == NONE and not outstanding(state):
-        wanted = GroupKey(state.layer, state.to_run[0])
-        raise PolicyError(
-            f"schedule '{policies.schedule.name}' starves the executor: it waits for {wanted}, no read is under way, "
-            "and none is started"
-        )
     return state, moves
 
 
 def decide(state: State, limits: Limits, policies: Policies) -> Move | None:
-    """The next thing to do: stop, publish, give up or keep, run, read; None where there is nothing."""
+    """The next thing to do: stop, publish, give up or keep, run, read; None where there is nothing.
+
+    Raises:
+        PolicyError: a policy broke a rule, or starves the executor.
+    """
     if state.stopped:
         return None
     if any(bank.failed for bank in state.banks):
@@ -92,7 +90,13 @@ def decide(state: State, limits: Limits, policies: Policies) -> Move | None:
         home = held(state).get(key)
         if home is not None and state.banks[home].state is READY:
             return Run(key, home)
-    return _read(state, limits, policies)
+    read = _read(state, limits, policies)
+    if read is None and state.to_run and state.running == NONE and not outstanding(state):
+        raise PolicyError(
+            f"schedule '{policies.schedule.name}' starves the executor: it waits for "
+            f"{GroupKey(state.layer, state.to_run[0])}, no read is under way, and none is started"
+        )
+    return read
 
 
 def _read(state: State, limits: Limits, policies: Policies) -> Move | None:

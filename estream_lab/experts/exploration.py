@@ -155,7 +155,12 @@ def explore(setting: Setting, *, keep_edges: bool = False, first_trouble: bool =
     while queue:
         number, node = queue.popleft()
         found.states += 1
-        moves = list(_moves(setting, node, found, number))
+        try:
+            moves = list(_moves(setting, node))
+        except PolicyError as error:
+            hazard = Hazard("policy error", Event("nothing"), Event("policy", len(found.way(number)) + 1), str(error))
+            found.trouble.setdefault("policy error", Trouble(found.way(number), hazard))
+            continue
         if not moves:
             _check_end(setting, node, found, number)
         for move in moves:
@@ -208,17 +213,11 @@ def _keep_trouble(setting: Setting, found: Exploration, kind: str, moves: tuple[
         found.trouble[kind] = Trouble(moves, checker.hazards[0])
 
 
-def _moves(setting: Setting, node: _Node, found: Exploration, number: int) -> Iterator[Move]:
+def _moves(setting: Setting, node: _Node) -> Iterator[Move]:
     """What may come next: what the outside may tell, and what is decided."""
     state, limits = node.state, setting.limits
     if setting.policies is not None and not state.stopped:
-        try:
-            decision = decide(state, limits, setting.policies)
-        except PolicyError as error:
-            way = found.way(number)
-            hazard = Hazard("policy error", Event("nothing"), Event("policy", len(way) + 1), str(error))
-            found.trouble.setdefault("policy error", Trouble(way, hazard))
-            return
+        decision = decide(state, limits, setting.policies)
         if decision is not None:  # decisions are carried out at once, before anything else can happen
             yield (
                 decision._replace(slices=setting.slices(decision.key))

@@ -43,7 +43,7 @@ def _moves(trace: Trace) -> list[tuple[int, int, Move]]:
         moves.append((span.start_ns, 4, Read(key, bank) if read else Run(key, bank)))
         moves.append((span.end_ns, 5 if not span.duration_ns else 0, Arrived(bank) if read else Completed(bank)))
     passes = _passes(trace)
-    for (at, layer, needed), following in zip(passes, [*passes[1:], None], strict=True):
+    for (at, layer, needed), following in zip(passes, [*passes[1:], None], strict=False):  # there may be none
         moves.append((at, 3, Routed(layer, needed)))
         runs = [
             span.end_ns for span in trace.select("expert", layer) if following is None or span.end_ns <= following[0]

@@ -277,7 +277,10 @@ def _check_end(setting: Setting, node: _Node, found: Exploration, number: int) -
     if at_peace and all(bank.state is AVAILABLE or bank.kept for bank in state.banks):
         found.ends += 1
         return
-    held = ", ".join(f"bank {at}: {bank.state.name} {bank.key or ''}" for at, bank in enumerate(state.banks))
+    held = ", ".join(
+        f"bank {at}: {bank.state.name}{f' {bank.key}' if bank.key is not None else ''}"
+        for at, bank in enumerate(state.banks)
+    )
     way = found.way(number)
     hazard = Hazard("deadlock", Event("nothing"), Event("hang", len(way) + 1), held)
     found.trouble.setdefault("deadlock", Trouble(way, hazard))

@@ -67,7 +67,8 @@ class Hazard(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.second} (at {self.second.at}) after {self.first} (at {self.first.at}): {self.why}"
+        after = "" if self.first.what == "nothing" else f" after {self.first} (at {self.first.at})"
+        return f"{self.kind}: {self.second} (at {self.second.at}){after}: {self.why}"
 
 
 class HazardError(EStreamError):

@@ -55,3 +55,9 @@ def test_the_story_is_one_of_the_runs_that_were_explored() -> None:
     assert checker.hazards == []
     assert refused(moves, STORY) == {}
     assert explore(STORY).trouble == {}
+
+
+def test_a_hang_is_told_without_an_event_before_it() -> None:
+    assert str(troubles()["spare-bank"].hazard) == (
+        "deadlock: nothing can follow (at 9): bank 0: READY group 2 of layer 0, bank 1: READY group 0 of layer 1"
+    )

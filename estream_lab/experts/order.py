@@ -186,6 +186,22 @@ class ExpertOrder:
         }
 
 
+def file_orders(order: ExpertOrder | None, layers: int, experts: int) -> list[list[int]]:
+    """The experts of each layer in file order: those of ``order``, by id where it is None.
+
+    Raises:
+        EStreamError: an order of a model of another size.
+    """
+    if order is None:
+        return [list(range(experts))] * layers
+    if [len(layer) for layer in order.layers] != [experts] * layers:
+        raise EStreamError(
+            f"the order '{order.name}' is not one of {layers} layers of {experts} experts: make it from routes of this "
+            "model"
+        )
+    return [layer.tolist() for layer in order.layers]
+
+
 def _named(order: str | Order) -> tuple[str, Order]:
     if not isinstance(order, str):
         own = str(getattr(order, "__name__", type(order).__name__))

@@ -12,24 +12,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xxhash
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from estream_lab import __version__
 from estream_lab.errors import EStreamError
+from estream_lab.experts.order import ExpertOrder, file_orders
 from estream_lab.experts.shape import ExpertShape, RecordClass
-from estream_lab.kernels.layout import pack_f32, pack_q4_32x32
-from estream_lab.kernels.quant import quantise_q4_0
 from estream_lab.models.source import ExpertSource
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.models.tokenizer import FILE as TOKENIZER
 from estream_lab.models.tokenizer import Tokenizer
 from estream_lab.streaming.dense import WeightSource, dense_bytes, write_dense
+from estream_lab.streaming.record import QUANTS, pack_record
 from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, VERSION, manifest_checksum
 
-QUANTS = {"q4_0": "q4-32x32", "f32": "f32"}
 JOURNAL = "pack.json"
 COMMITTING = MANIFEST + ".partial"
 
@@ -54,7 +51,9 @@ class Packed:
         return asdict(self) | {"path": str(self.path)}
 
 
-def pack(checkpoint: Path, output: Path, *, quant: str = "q4_0", progress: bool = True) -> Packed:
+def pack(
+    checkpoint: Path, output: Path, *, quant: str = "q4_0", order: ExpertOrder | None = None, progress: bool = True
+) -> Packed:
     """Pack ``checkpoint`` into the store ``output`` (a name that ends in .estream).
 
     Work goes to ``NAME.estream.partial`` a layer at a time; an interrupted run of the same command goes on after the
@@ -64,12 +63,13 @@ def pack(checkpoint: Path, output: Path, *, quant: str = "q4_0", progress: bool 
         checkpoint: folder of a transformers checkpoint.
         output: the store to make; must not exist.
         quant: q4_0 or f32, for all expert projections.
+        order: of each layer's experts; by id where it is None. The manifest keeps it and says where it comes from.
         progress: show a bar on standard error.
 
     Raises:
         EStreamError: bad input, an existing output, or a full disk; nothing is left under ``output``'s name.
     """
-    _check_output(output, quant)
+    check_output(output, quant)
     with ExpertSource.open(checkpoint) as source:
         files = sorted(checkpoint.glob("*.safetensors"))
         stamps = {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in files}
@@ -77,13 +77,20 @@ def pack(checkpoint: Path, output: Path, *, quant: str = "q4_0", progress: bool 
         if (checkpoint / TOKENIZER).exists():
             Tokenizer.from_files(checkpoint)  # a damaged one is refused here, not by every engine
             text = (checkpoint / TOKENIZER).read_text(encoding="utf-8")
-        return _pack(source, output, quant, progress, _Origin(_model_name(checkpoint), stamps, text))
+        return _pack(source, output, quant, order, progress, _Origin(_model_name(checkpoint), stamps, text))
 
 
-def pack_synthetic(source: SyntheticSource, output: Path, *, quant: str = "q4_0", progress: bool = True) -> Packed:
+def pack_synthetic(
+    source: SyntheticSource,
+    output: Path,
+    *,
+    quant: str = "q4_0",
+    order: ExpertOrder | None = None,
+    progress: bool = True,
+) -> Packed:
     """Pack a model of random weights, which needs no checkpoint; see `pack`."""
-    _check_output(output, quant)
-    return _pack(source, output, quant, progress, _Origin("synthetic", {"seed": source.seed}, None))
+    check_output(output, quant)
+    return _pack(source, output, quant, order, progress, _Origin("synthetic", {"seed": source.seed}, None))
 
 
 def _model_name(checkpoint: Path) -> str:
@@ -101,7 +108,12 @@ class _Origin:
     tokenizer: str | None
 
 
-def _check_output(output: Path, quant: str) -> None:
+def check_output(output: Path, quant: str) -> None:
+    """See that a store can be made under this name, before work is spent on it.
+
+    Raises:
+        EStreamError: another suffix, something in the way, or an unknown quantisation.
+    """
     if quant not in QUANTS:
         raise EStreamError(f"unknown quantisation '{quant}': choose one of {', '.join(QUANTS)}")
     if not output.name.endswith(".estream"):
@@ -113,12 +125,17 @@ def _check_output(output: Path, quant: str) -> None:
             raise EStreamError(f"{output} exists and is not a store: choose another name")
 
 
-def _pack(source: WeightSource, output: Path, quant: str, progress: bool, origin: _Origin) -> Packed:
+def _pack(
+    source: WeightSource, output: Path, quant: str, order: ExpertOrder | None, progress: bool, origin: _Origin
+) -> Packed:
     spec = source.spec
+    orders = file_orders(order, spec.layers, spec.experts)
     record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, (QUANTS[quant],) * 3))
     layer_bytes = spec.experts * record.stride
     partial = output.with_name(output.name + ".partial")
-    stated = {"checkpoint": origin.name, "quant": quant, "packed_by": f"estream-lab {__version__}"}
+    stated: dict[str, Any] = {"checkpoint": origin.name, "quant": quant, "packed_by": f"estream-lab {__version__}"}
+    if order is not None:
+        stated["order"] = order.to_json()
     settings = {"version": VERSION, "model": spec.to_json(), "origin": stated, "stamps": origin.stamps}
     if (output / COMMITTING).exists():  # a run stopped between the two renames of its commit
         with _disk_errors(output):
@@ -134,13 +151,12 @@ def _pack(source: WeightSource, output: Path, quant: str, progress: bool, origin
         finished = _resume(partial, settings, layer_bytes)
         done = len(finished)
         try:
-            _write_experts(source, partial, settings, finished, record, quant, progress)
+            _write_experts(source, partial, settings, finished, record, quant, orders, progress)
             checksums = write_dense(partial / DENSE, source)
         except EStreamError:  # bad input: what was written is of no use to anyone
             shutil.rmtree(partial, ignore_errors=True)
             raise
         size = (partial / DENSE).stat().st_size
-        order = list(range(spec.experts))
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -148,7 +164,7 @@ def _pack(source: WeightSource, output: Path, quant: str, progress: bool, origin
             "tokenizer": origin.tokenizer,
             "classes": [record.to_json()],
             "layers": [
-                {"class": 0, "offset": layer * layer_bytes, "order": order, "checksums": checks}
+                {"class": 0, "offset": layer * layer_bytes, "order": orders[layer], "checksums": checks}
                 for layer, checks in enumerate(finished)
             ],
             "dense": {"bytes": size, "checksums": checksums},
@@ -165,6 +181,7 @@ def _write_experts(
     finished: list[list[str]],
     record: RecordClass,
     quant: str,
+    orders: list[list[int]],
     progress: bool,
 ) -> None:
     """Append the layers that aren't finished yet, journalling each; ``finished`` grows by their checksums."""
@@ -183,18 +200,18 @@ def _write_experts(
         file.truncate(begun)
         file.seek(begun)
         for layer in range(len(finished), layers):
-            finished.append(_write_layer(source, layer, record, quant, file, bar))
+            finished.append(_write_layer(source, layer, orders[layer], record, quant, file, bar))
             file.flush()
             os.fsync(file.fileno())
             _replace(partial / JOURNAL, {"settings": settings, "layers": finished})
 
 
 def _write_layer(
-    source: WeightSource, layer: int, record: RecordClass, quant: str, file: Any, bar: "tqdm[Any]"
+    source: WeightSource, layer: int, order: list[int], record: RecordClass, quant: str, file: Any, bar: "tqdm[Any]"
 ) -> list[str]:
-    """Append one layer's records in expert order; returns their checksums."""
+    """Append one layer's records in ``order``; returns their checksums."""
     checksums = []
-    for expert in range(source.spec.experts):
+    for expert in order:
         try:
             content = pack_record(source.expert(layer, expert), record, quant)
         except EStreamError as error:
@@ -203,24 +220,6 @@ def _write_layer(
         file.write(content.data)
         bar.update(len(content))
     return checksums
-
-
-def pack_record(
-    projections: tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]], record: RecordClass, quant: str
-) -> NDArray[np.uint8]:
-    """One expert's record: uint8 (stride,).
-
-    Args:
-        projections: gate (F, H), up (F, H), down (H, F), float32.
-        record: its class.
-        quant: q4_0 or f32.
-    """
-    out = np.zeros(record.stride, np.uint8)
-    at = 0
-    for weight, size in zip(projections, (record.gate_bytes, record.up_bytes, record.down_bytes), strict=True):
-        out[at : at + size] = pack_q4_32x32(*quantise_q4_0(weight)) if quant == "q4_0" else pack_f32(weight)
-        at += size
-    return out
 
 
 def _resume(partial: Path, settings: dict[str, Any], layer_bytes: int) -> list[list[str]]:

@@ -91,12 +91,17 @@ def decide(state: State, limits: Limits, policies: Policies) -> Move | None:
         if home is not None and state.banks[home].state is READY:
             return Run(key, home)
     read = _read(state, limits, policies)
-    if read is None and state.to_run and state.running == NONE and not outstanding(state):
+    if read is None and _starving(state):
         raise PolicyError(
             f"schedule '{policies.schedule.name}' starves the executor: it waits for "
             f"{GroupKey(state.layer, state.to_run[0])}, no read is under way, and none is started"
         )
     return read
+
+
+def _starving(state: State) -> bool:
+    """The executor waits for a group, and nothing is under way that could bring it."""
+    return bool(state.to_run) and state.running == NONE and not outstanding(state)
 
 
 def _read(state: State, limits: Limits, policies: Policies) -> Move | None:
@@ -123,7 +128,7 @@ def _read(state: State, limits: Limits, policies: Policies) -> Move | None:
 
 def _make_room(state: State, view: View, policies: Policies) -> Move | None:
     victim = policies.retention.victim(view)
-    if victim is None and state.running == NONE and not outstanding(state):
+    if victim is None and _starving(state):
         victim = view.evictable[-1]  # nothing else will ever free a bank
     if victim is None:
         return None

@@ -35,21 +35,24 @@ def hazards(trace: Trace, banks: int | None = None, queue_depth: int | None = No
 def _moves(trace: Trace) -> list[tuple[int, int, Move]]:
     """(time, rank, move): of things at one time, ends come before routes, and these before starts."""
     moves: list[tuple[int, int, Move]] = []
+    issued: dict[tuple[GroupKey, int], list[int]] = {}
+    for span in trace.select("plan", name="issued"):
+        issued.setdefault(_place(span), []).append(span.start_ns)
     for span in trace.spans:
         if span.unit not in ("storage", "expert") or span.bank is None:
             continue
         key, bank = _place(span)
         read = span.unit == "storage"
-        moves.append((span.start_ns, 4, Read(key, bank) if read else Run(key, bank)))
+        start = max((at for at in issued.get((key, bank), ()) if at <= span.start_ns), default=span.start_ns)
+        moves.append((start, 4, Read(key, bank)) if read else (span.start_ns, 4, Run(key, bank)))
         moves.append((span.end_ns, 5 if not span.duration_ns else 0, Arrived(bank) if read else Completed(bank)))
     passes = _passes(trace)
-    for (at, layer, needed), following in zip(passes, [*passes[1:], None], strict=False):  # there may be none
+    last = max((span.end_ns for span in trace.spans), default=0)
+    for number, (at, layer, needed) in enumerate(passes):
+        following = passes[number + 1][0] if number + 1 < len(passes) else last
         moves.append((at, 3, Routed(layer, needed)))
-        runs = [
-            span.end_ns for span in trace.select("expert", layer) if following is None or span.end_ns <= following[0]
-        ]
-        end = max([at, *(end for end in runs if end >= at)])
-        moves.append((end, 2 if end > at else 6, End(layer)))
+        ended = (span.start_ns for span in trace.select("plan", layer, "ended") if span.start_ns >= at)
+        moves.append((min(ended, default=following), 2, End(layer)))
     return moves
 
 

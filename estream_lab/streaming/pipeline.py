@@ -158,6 +158,8 @@ class Pipeline:
             if self._error is not None:
                 raise self._error
             self._tell(End(layer))
+            now = self._recorder.now()
+            self._recorder.add("plan", "ended", now, now, layer=layer)
             ours = {key: self._bytes.pop(key) for key in list(self._bytes) if key.layer == layer}
             return sum(ours.values()), sum(count for key, count in ours.items() if key.group not in self._needed)
 
@@ -219,8 +221,10 @@ class Pipeline:
         records, size = self._layers[key.layer], self._arena.group_size
         experts = records.group_experts(key.group, size)
         self.residency.assign(bank, key.layer, experts)
+        now = self._recorder.now()
+        self._recorder.add("plan", "issued", now, now, layer=key.layer, group=key.group, bank=bank)
         if self._checker is not None:
-            self._checker.observe(Read(key, bank), self._recorder.now())
+            self._checker.observe(Read(key, bank), now)
         views = self._arena.bank_view(bank, len(experts), records.record.stride)
         return self._loader.submit(GroupRead(key.layer, key.group, size, views))
 

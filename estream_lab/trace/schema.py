@@ -17,8 +17,12 @@ CLOCKS = ("host", "qtimer", "simulated", "modelled", "order")
 """`order` numbers steps in sequence: its "nanoseconds" are steps, and carry no time."""
 
 UNITS = ("request", "dense", "expert", "wait", "storage", "plan")
-"""The units that every lane uses; a lane may add its own (DMA, vector, matrix). Spans of "plan" take no time: each
-names a group that the router gave work ("routed", with its rows), or that was in a bank from before ("kept")."""
+"""The units that every lane uses; a lane may add its own (DMA, vector, matrix).
+
+Spans of "plan" take no time. Each names a group that the router gave work ("routed", with its rows), whose read was
+asked for ("issued": a worker may start it a little later), or that was in a bank from before ("kept"); or a layer whose
+banks have been given up ("ended").
+"""
 
 FORMAT = "estream-trace"
 VERSION = 1

@@ -75,21 +75,24 @@ def decide(state: State, limits: Limits, policies: Policies) -> Move | None:
     """
     if state.stopped:
         return None
-    if any(bank.failed for bank in state.banks):
-        return Stop()
+    wanted = GroupKey(state.layer, state.to_run[0]) if state.to_run and state.running == NONE else None
+    ready = NONE
     for at, bank in enumerate(state.banks):
         if bank.key is None:
             continue
-        if bank.state is FILLING and not bank.missing:
-            return Publish(bank.key, at)
-        if spent(state, at) and state.running != at:
-            keep = policies.retention.keep(View(state, limits), bank.key)
-            return Keep(bank.key, at) if keep else Release(bank.key, at)
-    if state.running == NONE and state.to_run:
-        key = GroupKey(state.layer, state.to_run[0])
-        home = held(state).get(key)
-        if home is not None and state.banks[home].state is READY:
-            return Run(key, home)
+        if bank.failed:
+            return Stop()
+        if bank.state is FILLING:
+            if not bank.missing:
+                return Publish(bank.key, at)
+        elif spent(state, at):
+            if state.running != at:
+                keep = policies.retention.keep(View(state, limits), bank.key)
+                return Keep(bank.key, at) if keep else Release(bank.key, at)
+        elif bank.key == wanted and bank.state is READY:
+            ready = at
+    if wanted is not None and ready != NONE:
+        return Run(wanted, ready)
     read = _read(state, limits, policies)
     if read is None and _starving(state):
         raise PolicyError(

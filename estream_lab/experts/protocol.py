@@ -6,6 +6,7 @@ publish, run, release, keep, stop). `apply` says what a move changes; what it mu
 are pure. Lanes, the simulator and the exhaustive exploration use these same functions: what is proved is what runs.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from estream_lab.errors import EStreamError
@@ -170,33 +171,50 @@ def held(state: State) -> dict[GroupKey, int]:
 
 def outstanding(state: State) -> int:
     """Reads that have started and not ended."""
-    return sum(bank.state is FILLING and bank.missing > 0 and not bank.failed for bank in state.banks)
+    return len([bank for bank in state.banks if bank.missing and bank.state is FILLING and not bank.failed])
 
 
 def unread(state: State, limits: Limits) -> tuple[GroupKey, ...]:
     """Groups of the layer that are in no bank and have, or for want of routes may have, work; in visit order."""
-    if state.layer == NONE:
-        return ()
-    groups = state.to_run if state.routed else range(limits.groups[state.layer])
-    homes = held(state)
-    return tuple(key for group in groups if (key := GroupKey(state.layer, group)) not in homes)
+    return tuple(_unread(state, limits))
 
 
 def unread_ahead(state: State, limits: Limits) -> tuple[GroupKey, ...]:
     """Groups of the following layer that are in no bank, in visit order."""
+    return tuple(_unread_ahead(state, limits))
+
+
+def first_unread(state: State, limits: Limits) -> GroupKey | None:
+    """The first group that is in no bank, of this layer or else of the following one."""
+    return next(_unread(state, limits), None) or next(_unread_ahead(state, limits), None)
+
+
+def _unread(state: State, limits: Limits) -> Iterator[GroupKey]:
+    if state.layer == NONE:
+        return
+    homes = {bank.key.group for bank in state.banks if bank.key is not None and bank.key.layer == state.layer}
+    for group in state.to_run if state.routed else range(limits.groups[state.layer]):
+        if group not in homes:
+            yield GroupKey(state.layer, group)
+
+
+def _unread_ahead(state: State, limits: Limits) -> Iterator[GroupKey]:
     if state.layer == NONE or state.ahead == NONE:
-        return ()
-    homes = held(state)
-    return tuple(k for group in range(limits.groups[state.ahead]) if (k := GroupKey(state.ahead, group)) not in homes)
+        return
+    homes = {bank.key.group for bank in state.banks if bank.key is not None and bank.key.layer == state.ahead}
+    for group in range(limits.groups[state.ahead]):
+        if group not in homes:
+            yield GroupKey(state.ahead, group)
 
 
 def evictable(state: State, limits: Limits) -> tuple[GroupKey, ...]:
     """Kept groups that may be given up: those that will be wanted after the first group that is in no bank."""
-    line = unread(state, limits) or unread_ahead(state, limits)
-    if not line:
+    kept = [bank.key for bank in state.banks if bank.kept and bank.key is not None]
+    first = first_unread(state, limits) if kept else None
+    if first is None:
         return ()
-    first = turn(state, line[0])
-    return tuple(bank.key for bank in state.banks if bank.kept and bank.key and turn(state, bank.key) > first)
+    when = turn(state, first)
+    return tuple(key for key in kept if turn(state, key) > when)
 
 
 def turn(state: State, key: GroupKey) -> tuple[int, int]:

@@ -29,11 +29,9 @@ from estream_lab.experts.protocol import (
     State,
     Stop,
     evictable,
-    held,
+    first_unread,
     outstanding,
     spent,
-    unread,
-    unread_ahead,
 )
 
 
@@ -70,7 +68,7 @@ def _free_bank(state: State, move: Read, limits: Limits) -> bool:
 @_rule("one-home", Read)
 def _one_home(state: State, move: Read, limits: Limits) -> bool:
     """A group is in at most one bank."""
-    return move.key in held(state)
+    return any(bank.key == move.key for bank in state.banks)
 
 
 @_rule("queue-place", Read)
@@ -92,9 +90,10 @@ def _useful_read(state: State, move: Read, limits: Limits) -> bool:
 @_rule("spare-bank", Read)
 def _spare_bank(state: State, move: Read, limits: Limits) -> bool:
     """The last spare bank goes to the first group in visit order that is in none."""
-    line = unread(state, limits) + unread_ahead(state, limits)
-    spare = len(state.free) + len(evictable(state, limits))
-    return bool(line) and move.key != line[0] and spare < 2
+    first = first_unread(state, limits)
+    if first is None or move.key == first:
+        return False
+    return len(state.free) + len(evictable(state, limits)) < 2
 
 
 @_rule("all-slices", Publish)

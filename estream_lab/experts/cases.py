@@ -37,8 +37,9 @@ CASES: dict[str, Setting] = {
     "turn-taking": PLAIN,
 }
 
-STORY = Setting(experts=6, group_size=2, banks=2, queue_depth=2, passes=(0, 1), needed=((0, 2),), ahead=True)
-"""A run with all rules on that shows what there is to see: groups of two, one without routes, reads ahead."""
+STORY = Setting(experts=6, group_size=2, banks=2, queue_depth=2, needed=((0, 2),))
+"""A run with all rules on that shows what there is to see: groups of two slots, more groups than banks, one without
+routes."""
 
 
 def troubles() -> dict[str, Trouble]:

@@ -174,7 +174,7 @@ def trace(moves: Sequence[Move], banks: int, queue_depth: int) -> Trace:
 
     A read lasts to its last slice, an execution to its last invocation, non-expert work to the layer's routes; what
     hasn't ended when the moves do lasts one step longer than they. What no span tells of is left out: publishing,
-    giving up, stopping, the end of a layer, that a read failed.
+    giving up, stopping, that a read failed.
 
     Args:
         moves: from rest, allowed or not.
@@ -197,6 +197,8 @@ def trace(moves: Sequence[Move], banks: int, queue_depth: int) -> Trace:
             case Run(key, bank, _):
                 where = {"layer": key.layer, "group": key.group, "bank": bank}
                 spans.append(_span("expert", "expert group", step, until, request, **where))
+            case End(layer):
+                spans.append(_span("plan", "ended", step, step, request, layer=layer))
             case Reset():
                 spans.append(_span("request", "run", since, step, request))
                 request, since = request + 1, step

@@ -8,7 +8,6 @@ import pytest
 from estream_lab.experts.cases import CASES, STORY, troubles
 from estream_lab.experts.decide import Policies
 from estream_lab.experts.exploration import Setting
-from estream_lab.experts.hazards import Event, Hazard
 from estream_lab.experts.protocol import (
     Arrived,
     Begin,
@@ -33,6 +32,7 @@ from estream_lab.experts.steps import placement, refused, sentence, states, trac
 from estream_lab.experts.watch import hazards
 
 A, F, R, U = SlotState
+LAYERS = replace(STORY, passes=(0, 1), ahead=True)
 ZERO, ONE = GroupKey(0, 0), GroupKey(0, 1)
 TWO_SLICES: list[Move] = [
     Begin(0),
@@ -61,7 +61,7 @@ def spans(moves: list[Move], unit: str) -> list[tuple[int, int, int | None, int 
 def test_a_read_lasts_to_its_last_slice_and_an_execution_to_its_last_invocation() -> None:
     assert spans(TWO_SLICES, "storage") == [(2, 6, 0, 0), (4, 11, 1, 1)]
     assert spans(TWO_SLICES, "expert") == [(9, 12, 0, 0)]
-    assert spans(TWO_SLICES, "plan") == [(8, 8, 0, None)]
+    assert spans(TWO_SLICES, "plan") == [(8, 8, 0, None), (15, 15, None, None)]
     assert spans(TWO_SLICES, "dense") == [(1, 8, None, None)]
     assert spans(TWO_SLICES, "request") == [(0, 16, None, None)]
 
@@ -88,35 +88,20 @@ def test_the_trace_numbers_steps_and_says_that_it_is_a_model() -> None:
     assert found.provenance == {"kind": "model", "lane": "protocol", "banks": 2, "queue_depth": 1}
 
 
-def core(hazard: Hazard) -> tuple[str, str, int, str, int]:
-    """What tells one hazard from another: kind and both events."""
-    first, second = (Event(*event) for event in hazard[1:3])
-    return hazard.kind, first.what, first.at, second.what, second.at
+UNTOLD = {"spare-bank", "good-data", "settle", "stop", "turn-taking"}
+"""Rules whose breach no span tells of: a hang, a failed read, a stop, a layer begun out of turn."""
 
 
-TOLD = (
-    "free-bank",
-    "one-home",
-    "queue-place",
-    "all-slices",
-    "ready-first",
-    "routes-first",
-    "visit-order",
-    "once",
-    "one-runner",
-    "last-invocation",
-)
-"""Rules whose breach a trace tells of, by reads and executions alone."""
-
-
-@pytest.mark.parametrize("rule", TOLD)
+@pytest.mark.parametrize("rule", [rule for rule in CASES if rule not in UNTOLD])
 def test_the_hazard_checker_finds_the_same_hazard_in_the_trace(rule: str) -> None:
     setting, trouble = CASES[rule], troubles()[rule]
-    found = [core(hazard) for hazard in hazards(trace(trouble.moves, setting.banks, setting.queue_depth))]
-    assert core(trouble.hazard) in found
-    assert core(trouble.hazard) not in [
-        core(hazard) for hazard in hazards(trace(trouble.moves[:-1], setting.banks, setting.queue_depth))
-    ]
+    found = hazards(trace(trouble.moves, setting.banks, setting.queue_depth))
+    same = [hazard for hazard in found if hazard.kind == trouble.kind and hazard.second == trouble.hazard.second]
+    assert len(same) == 1
+    if rule != "needed-stays":  # the layer's beginning, which no span of "plan" tells of
+        assert (same[0].first.what, same[0].first.at) == (trouble.hazard.first.what, trouble.hazard.first.at)
+    shorter = hazards(trace(trouble.moves[:-2], setting.banks, setting.queue_depth))
+    assert trouble.kind not in [hazard.kind for hazard in shorter] or rule in ("all-run", "all-released")
 
 
 SCHEDULES = [None, Policies(OnDemand()), Policies(AfterRouting())]
@@ -125,7 +110,7 @@ SCHEDULES = [None, Policies(OnDemand()), Policies(AfterRouting())]
 @pytest.mark.parametrize("policies", SCHEDULES, ids=["early", "on-demand", "after-routing"])
 @pytest.mark.parametrize("invocations", [1, 2])
 def test_a_walk_goes_to_the_end_by_the_rules_and_leaves_no_hazard(policies: Policies | None, invocations: int) -> None:
-    setting = replace(STORY, policies=policies, ahead=policies is None, invocations=invocations)
+    setting = replace(LAYERS, policies=policies, ahead=policies is None, invocations=invocations)
     moves = walk(setting)
     assert moves[0] == Begin(0, 1 if policies is None else -1) and moves[-1] == End(1)
     assert states(moves, 2)[-1].banks == at_rest(2).banks
@@ -137,13 +122,13 @@ def test_a_walk_goes_to_the_end_by_the_rules_and_leaves_no_hazard(policies: Poli
 
 def test_a_walk_shows_an_unrouted_group_given_up_and_the_next_layer_read_ahead() -> None:
     # moves of different kinds may be equal as tuples
-    at = {(type(move), *move): step for step, move in enumerate(walk(STORY))}
+    at = {(type(move), *move): step for step, move in enumerate(walk(LAYERS))}
     assert (Run, ONE, 1, 1) not in at and at[Read, ONE, 1, 2] < at[Release, ONE, 1]
     assert at[Read, GroupKey(1, 0), 0, 2] < at[End, 0] < at[Begin, 1, -1]
 
 
 def test_the_placement_map_is_the_residency_tables() -> None:
-    setting = replace(STORY, experts=5, needed=((0, 1, 2),))  # the last group has one expert
+    setting = replace(LAYERS, experts=5, needed=((0, 1, 2),))  # the last group has one expert
     moves = walk(setting)
     table = ResidencyTable(layers=2, experts=5, banks=2, group_size=2)
     published = 0

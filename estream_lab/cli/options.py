@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
+from estream_lab.experts.retention import KeepFirst
+from estream_lab.experts.schedule import POLICIES
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LARGEST_PROMPT = 64 << 20  # bytes; a device file has no end
@@ -51,7 +53,22 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     count = None if required else "?"
     parser.add_argument("store", type=Path, metavar="STORE", nargs=count, help="a NAME.estream folder")
     parser.add_argument("--executor", choices=["host"], default="host", help="where experts run (default: host)")
-    parser.add_argument("--schedule", choices=["on-demand", "after-routing", "early"], default="early")
+    parser.add_argument(
+        "--schedule",
+        choices=list(POLICIES),
+        default="early",
+        help="when groups are read: when their turn comes, once the routes are known, or from the layer's start "
+        "(default: early)",
+    )
+    parser.add_argument(
+        "--carry-over", action="store_true", help="with early: go on with the next layer's groups in free banks"
+    )
+    parser.add_argument(
+        "--keep-banks", type=positive, metavar="N", help="keep the first N groups for later requests or chunks"
+    )
+    parser.add_argument(
+        "--check-hazards", action="store_true", help="watch every read and execution, and give up at a hazard"
+    )
     parser.add_argument("--group-size", type=positive, metavar="G", help="experts a group (default 8)")
     parser.add_argument(
         "--banks", type=positive, metavar="B", help="groups in the arena (default 3, at most a layer's groups)"
@@ -72,6 +89,9 @@ def open_engine(options: argparse.Namespace) -> PrefillEngine:
     return PrefillEngine.open(
         options.store,
         schedule=options.schedule,
+        carry_over=options.carry_over,
+        retention=KeepFirst(options.keep_banks) if options.keep_banks else None,
+        check_hazards=options.check_hazards,
         group_size=options.group_size,
         banks=options.banks,
         queue_depth=options.queue_depth,

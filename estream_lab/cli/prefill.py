@@ -47,13 +47,14 @@ def summary(result: PrefillResult) -> str:
     direct = "direct I/O" if result.direct_io else f"buffered reads ({result.fallback_reason})"
     lines = [
         f"lane            {result.lane} ({result.profile}), {result.layout}, measured on {result.machine}",
-        f"schedule        {result.schedule}: G={result.group_size} B={result.banks} Q={result.queue_depth}{limit}",
+        f"schedule        {result.schedule}{', carried over' * result.carry_over}: G={result.group_size} "
+        f"B={result.banks} Q={result.queue_depth}{limit}",
         f"tokens          {result.tokens} in {result.seconds:.3f} s = {result.tokens_per_second:.1f} tokens/s",
         f"experts active  {result.active_experts} of {result.total_experts}",
         f"arena           {result.arena_bytes} bytes",
         f"peak RSS        {result.peak_rss_bytes} bytes (of the {result.peak_rss_scope})",
         f"bytes read      {result.bytes_read} (needed {result.bytes_needed}, "
-        f"speculative {result.bytes_speculative}), {direct}",
+        f"speculative {result.bytes_speculative}; kept {result.bytes_kept}), {direct}",
         f"storage idle    {100 * result.storage_idle:.1f} %",
         f"compute idle    {100 * result.npu_idle:.1f} %",
         "next tokens     " + ", ".join(f"{text!r} {logprob:.3f}" for _, text, logprob in result.top),

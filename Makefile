@@ -24,7 +24,7 @@ DEV := $(VENV)/.dev-installed
 ORACLE_READY := $(ORACLE)/.installed
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
 
-.PHONY: help install lab test test-full demo ui bench picture lint format typecheck lock counts oracle clean
+.PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle clean
 .PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
 
 help: ## this list
@@ -119,6 +119,10 @@ lane-oracle: $(ORACLE_READY)
 
 picture: $(DEV) ## make the README's picture again: the tour in a browser
 	$(PY) -m tools.tour_picture docs/tour.png
+
+latency: $(DEV) ## from a key on a lesson's slider to changed pixels, in a browser (measure when nothing else runs)
+	@mkdir -p out
+	$(PY) -m tools.slider_latency --json out/slider_latency.json
 
 lint: $(DEV) ## ruff: findings and format
 	$(PY) -m ruff check .

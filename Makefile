@@ -24,7 +24,7 @@ DEV := $(VENV)/.dev-installed
 ORACLE_READY := $(ORACLE)/.installed
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
 
-.PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle clean
+.PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle protocol clean
 .PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
 
 help: ## this list
@@ -116,6 +116,9 @@ lane-oracle: $(ORACLE_READY)
 	$(ORACLE)/bin/python -m pytest $(PYTEST_ARGS) --lane oracle tests/oracle
 
 # ---- development
+
+protocol: $(DEV) ## explore the protocol exhaustively; prints the tables of docs/protocol.md
+	$(PY) -m tools.protocol_table
 
 picture: $(DEV) ## make the README's picture again: the tour in a browser
 	$(PY) -m tools.tour_picture docs/tour.png

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from estream_lab.experts.cases import CASES
 from estream_lab.experts.decide import Policies
 from estream_lab.experts.exploration import Exploration, Setting, explore, without
 from estream_lab.experts.hazards import HazardChecker
@@ -112,16 +113,6 @@ WITHOUT = {
     "stop": "start after the stop",
     "turn-taking": "not ended",
 }
-SMALL = Setting(5, 2, 2, 2, passes=(0,), invocations=2, stop=True, fail=True)
-SETTINGS = {
-    "queue-place": replace(SMALL, queue_depth=1),
-    "settle": Setting(2, 2, 1, 1, stop=True),  # one bank and one group: a second home can't come first
-    "one-home": replace(SMALL, experts=3, passes=(0, 1), ahead=True),
-    "spare-bank": replace(SMALL, stop=False, fail=False, invocations=1),
-    "last-invocation": replace(SMALL, stop=False, fail=False),
-    "one-runner": replace(SMALL, stop=False, fail=False),
-    "visit-order": replace(SMALL, stop=False, fail=False, invocations=1),
-}
 
 
 def test_every_rule_has_its_case() -> None:
@@ -130,7 +121,7 @@ def test_every_rule_has_its_case() -> None:
 
 @pytest.mark.parametrize("rule", WITHOUT)
 def test_each_rule_is_needed(rule: str) -> None:
-    setting = SETTINGS.get(rule, SMALL)
+    setting = CASES[rule]
     trouble = without(setting, rule)
     assert trouble is not None and trouble.kind == WITHOUT[rule]
     # The way there is lawful but for the rule, and the checker sees nothing before its last move.

@@ -107,7 +107,7 @@ WITHOUT = {
     "one-runner": "two at once",
     "last-invocation": "early reuse",
     "needed-stays": "reads ahead",
-    "settle": "double owner",
+    "settle": "left behind",
     "all-run": "never run",
     "all-released": "left behind",
     "stop": "start after the stop",

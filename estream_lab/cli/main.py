@@ -40,10 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"estream {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for module in COMMANDS:
-        command = module.add(commands)
-        command.add_argument("--json", action="store_true", help="print one JSON object on standard output")
-        command.add_argument("--debug", action="store_true", help="show a traceback for errors")
-        command.set_defaults(run=module.run)
+        added = module.add(commands)
+        for command in added if isinstance(added, tuple) else (added,):  # a command may have several actions
+            command.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+            command.add_argument("--debug", action="store_true", help="show a traceback for errors")
+            command.set_defaults(run=module.run)
     try:
         options = parser.parse_args(given)
     except _Misuse as misuse:

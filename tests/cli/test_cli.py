@@ -14,12 +14,10 @@ from pathlib import Path
 import pytest
 
 from estream_lab.cli import main, options, routes
-from estream_lab.cli.bench import _store
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.kernels.host import compiled
 from estream_lab.routing import read_routes
-from estream_lab.streaming import Store
 from tests.stores import SPEC, synthetic_store
 from tests.streaming.test_pack import write_checkpoint
 
@@ -269,14 +267,6 @@ def test_a_reader_that_goes_away_is_no_fault() -> None:
     process = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
     os.close(writer)
     assert (process.returncode, process.stderr) == (1, "")
-
-
-def test_kept_stores_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
-    made = []
-    for top_k in (1, 2):
-        options = argparse.Namespace(hidden=64, ffn=32, layers=1, top_k=top_k)
-        made += [_store(options, tmp_path, 4), _store(options, tmp_path, 4)]
-    assert [Store(path).spec.router.top_k for path in made] == [1, 1, 2, 2] and len(set(made)) == 2
 
 
 def test_interrupting_a_pack_says_what_is_kept(tmp_path: Path) -> None:

@@ -3,31 +3,35 @@
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from estream_lab.cgroup import run_in_group
+from estream_lab.cli.bench.workplace import synthetic_store, workplace
 from estream_lab.cli.options import positive, size
 from estream_lab.errors import EStreamError
-from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
+from estream_lab.models.synthetic import synthetic_spec
 from estream_lab.streaming import Store
-from estream_lab.streaming.pack import pack_synthetic
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-    """Declare the command."""
-    parser = commands.add_parser("bench", help="measure")
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
+def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Declare the action."""
     action = actions.add_parser("scale", help="peak memory of one arena under synthetic models of growing size")
-    action.add_argument("--experts", type=positive, nargs="+", default=[16, 64, 256], metavar="E")
-    action.add_argument("--hidden", type=positive, default=1024)
-    action.add_argument("--ffn", type=positive, default=512)
-    action.add_argument("--layers", type=positive, default=4)
-    action.add_argument("--top-k", type=positive, default=4)
-    action.add_argument("--length", type=positive, default=256, metavar="T", help="tokens of the prompt")
-    action.add_argument("--group-size", type=positive, default=4)
-    action.add_argument("--banks", type=positive, default=3)
+    action.add_argument(
+        "--experts",
+        type=positive,
+        nargs="+",
+        default=[16, 64, 256],
+        metavar="E",
+        help="experts a layer, of one model each (default 16 64 256)",
+    )
+    action.add_argument("--hidden", type=positive, default=1024, metavar="H", help="hidden size (default 1024)")
+    action.add_argument("--ffn", type=positive, default=512, metavar="F", help="size within an expert (default 512)")
+    action.add_argument("--layers", type=positive, default=4, metavar="L", help="layers (default 4)")
+    action.add_argument("--top-k", type=positive, default=4, metavar="K", help="experts a token (default 4)")
+    action.add_argument("--length", type=positive, default=256, metavar="T", help="tokens of the prompt (default 256)")
+    action.add_argument("--group-size", type=positive, default=4, metavar="G", help="experts a group (default 4)")
+    action.add_argument("--banks", type=positive, default=3, metavar="B", help="groups in the arena (default 3)")
     action.add_argument("--resident", action="store_true", help="also run with all experts resident, for comparison")
     action.add_argument("--memory-limit", type=size, metavar="SIZE", help="limit of the control group")
     action.add_argument("--folder", type=Path, help="where the stores are made and kept (default: a temporary folder)")
@@ -35,7 +39,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command."""
+    """Run the action."""
     for name, most in (("layers", 1000), ("length", 4096)):
         if getattr(options, name) > most:
             raise EStreamError(f"--{name} {getattr(options, name)} is more than a synthetic model has: {most} at most")
@@ -44,15 +48,9 @@ def run(options: argparse.Namespace) -> int:
         if getattr(options, name) > fewest:
             given = f"--{name.replace('_', '-')} {getattr(options, name)}"
             raise EStreamError(f"{given} is more than the {fewest} experts of the smallest model: give more --experts")
-    if options.folder is not None:
-        options.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            rows = scale(options, options.folder)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"finished stores are kept in {options.folder}") from None
-    else:
-        with tempfile.TemporaryDirectory(prefix="estream-scale-", dir=".") as folder:
-            rows = scale(options, Path(folder))
+    run_in_group(["true"])  # what can't be measured is said before anything is packed
+    with workplace(options.folder) as folder:
+        rows = scale(options, folder)
     if options.json:
         print(json.dumps({"rows": rows}))
         return 0
@@ -75,13 +73,8 @@ def scale(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
 
 def _store(options: argparse.Namespace, folder: Path, experts: int) -> Path:
-    path = folder / f"scale-{options.hidden}x{options.ffn}x{options.layers}-{options.top_k}of{experts}.estream"
-    if not path.exists():
-        spec = synthetic_spec(
-            hidden=options.hidden, ffn=options.ffn, layers=options.layers, experts=experts, top_k=options.top_k
-        )
-        pack_synthetic(SyntheticSource(spec), path)
-    return path
+    shape = {name: getattr(options, name) for name in ("hidden", "ffn", "layers", "top_k")}
+    return synthetic_store(folder, synthetic_spec(experts=experts, **shape))
 
 
 def _prefill(options: argparse.Namespace, store: Path, *, resident: bool) -> dict[str, Any]:

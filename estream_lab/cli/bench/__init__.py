@@ -1,0 +1,25 @@
+"""estream bench: what can be measured on this computer; each action is a file of this room."""
+
+import argparse
+
+from estream_lab.cli.bench import scale, schedules
+
+ACTIONS = (scale, schedules)
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> tuple[argparse.ArgumentParser, ...]:
+    """Declare the command's actions."""
+    parser = commands.add_parser("bench", help="measure")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    added = []
+    for module in ACTIONS:
+        action = module.add(actions)
+        action.set_defaults(action=module.run)
+        added.append(action)
+    return tuple(added)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the action that was asked for."""
+    status: int = options.action(options)
+    return status

@@ -42,6 +42,17 @@ STORY = Setting(experts=6, group_size=2, banks=2, queue_depth=2, needed=((0, 2),
 routes."""
 
 
+WHOLE: tuple[Setting, ...] = (
+    replace(PLAIN, needed=None),
+    Setting(experts=7, group_size=2, banks=1, queue_depth=1, stop=True, fail=True),  # one bank, filled four times
+    Setting(experts=3, group_size=2, banks=2, queue_depth=2, passes=(0, 1, 0), keep=True),
+    Setting(experts=5, group_size=2, banks=2, queue_depth=2, stop=True, fail=True),
+    Setting(experts=3, group_size=2, banks=2, queue_depth=2, passes=(0, 1), ahead=True, keep=True, fail=True),
+)
+"""Settings that are explored to the last state in seconds, whatever the routes and the policy, all rules on; the
+quickest come first."""
+
+
 def troubles() -> dict[str, Trouble]:
     """The shortest way into trouble without each rule, in the order of `RULES`."""
     found = {rule.name: without(CASES[rule.name], rule.name) for rule in RULES}

@@ -8,17 +8,29 @@ from estream_lab.viz.figures.equality import equality_table
 from estream_lab.viz.figures.idle import idle_bars
 from estream_lab.viz.figures.memory import memory_bars, run_memory
 from estream_lab.viz.figures.next_tokens import next_tokens
+from estream_lab.viz.figures.placement import placement_map
+from estream_lab.viz.figures.protocol import attempts_table, explored_table, rules_table
+from estream_lab.viz.figures.reads import read_bars
 from estream_lab.viz.figures.routes import route_load, routes_heatmap
+from estream_lab.viz.figures.slots import slot_states
+from estream_lab.viz.figures.steps import step_timeline
 from estream_lab.viz.figures.timeline import timeline
 
 __all__ = [
+    "attempts_table",
     "compaction",
     "equality_table",
+    "explored_table",
     "idle_bars",
     "memory_bars",
     "next_tokens",
+    "placement_map",
+    "read_bars",
     "route_load",
     "routes_heatmap",
+    "rules_table",
     "run_memory",
+    "slot_states",
+    "step_timeline",
     "timeline",
 ]

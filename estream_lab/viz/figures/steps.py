@@ -1,0 +1,248 @@
+"""A way through the protocol, step by step: what each bank held after each move, and where two events collide."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from textwrap import wrap
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from estream_lab.experts.exploration import Setting
+from estream_lab.experts.protocol import AVAILABLE, FILLING, IN_USE, NONE, READY, Bank, State
+from estream_lab.experts.steps import placement
+from estream_lab.viz.figures.story import Story
+from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, FAINT, GREY, LINE, TEMPLATE, provenance_line
+
+ROW = 23  # px
+LABELS = 300  # px, for the sentences
+TO_COME = "rgba(128,128,128,0.5)"
+RED, PURPLE, INK = COLOURS["wait"], COLOURS["other"], "#14181c"
+
+KINDS = {
+    "begun": ("routes unknown", COLOURS["dense"], INK),
+    "routed": ("routes known", CLEAR, GREY),
+    "filling": ("filling", COLOURS["storage"], INK),
+    "ready": ("ready", "rgba(230,159,0,0.15)", GREY),
+    "in use": ("in use", COLOURS["expert"], INK),
+}
+"""Kinds of bars: name in the legend, fill, text; a trace each, in this order."""
+
+LINES = {"begun": COLOURS["dense"], "routed": COLOURS["dense"], "filling": COLOURS["storage"]}
+BANK_KINDS = {FILLING: "filling", READY: "ready", IN_USE: "in use"}
+
+
+class _Bar(NamedTuple):
+    """A bar of ``kind`` in ``column`` from step ``start`` to before ``end``."""
+
+    kind: str
+    column: int
+    start: int
+    end: int
+    text: str
+
+
+def step_timeline(story: Story, map_at: int | None = None) -> go.Figure:
+    """The whole story as a figure: steps from top to bottom, a column for the layer and one for each bank.
+
+    The hazard's sentence stands above, the placement map after step ``map_at`` (the last one by default) beside it. The
+    move that a rule forbids is purple, the events that collide are red.
+    """
+    figure = go.Figure(step_drawing(story, len(story.lines), map_at))
+    if story.hazard is not None:
+        told, layout = wrap(str(story.hazard), LINE), figure.layout
+        layout.title.subtitle.text = "<br>".join([*told, layout.title.subtitle.text])
+        more = 16 * len(told)
+        figure.update_layout(height=layout.height + more, margin_t=layout.margin.t + more)
+    return figure
+
+
+def step_drawing(story: Story, step: int, map_at: int | None = None) -> dict[str, Any]:
+    """The story up to ``step`` as plain values (`viz.explore.live.Drawing`): what is to come is faint.
+
+    The placement map is that after ``map_at``, ``step`` by default.
+    """
+    seen = min(step, len(story.moves))
+    mapped = seen if map_at is None else map_at
+    one_layer = len(story.setting.limits.groups) == 1
+    bars = [*_layer_bars(story.states[: seen + 1]), *_bank_bars(story.states[: seen + 1], one_layer)]
+    data = [_bars(kind, [bar for bar in bars if bar.kind == kind]) for kind in KINDS]
+    return {"data": [*data, _marks(story, step), _map(story, mapped)], "layout": _layout(story, step, mapped)}
+
+
+def _runs(after: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
+    """(first step, step after the last, value) of each run of equal values; ``after`` starts before step 1."""
+    at = 0
+    for value, run in groupby(after):
+        length = len(list(run))
+        yield at, at + length, value
+        at += length
+
+
+def _layer_bars(after: Sequence[State]) -> Iterator[_Bar]:
+    for start, end, (layer, routed, to_run) in _runs([(s.layer, s.routed, s.to_run) for s in after]):
+        if layer != NONE:
+            left = f"to run: {', '.join(map(str, to_run)) or '–'}"
+            yield _Bar("routed" if routed else "begun", 0, start, end, left if routed else f"layer {layer}")
+
+
+def _bank_bars(after: Sequence[State], one_layer: bool) -> Iterator[_Bar]:
+    for at in range(len(after[0].banks)):
+        for start, end, bank in _runs([state.banks[at]._replace(missing=0) for state in after]):
+            if bank.state is not AVAILABLE:
+                yield _Bar(BANK_KINDS[bank.state], at + 1, start, end, _held(bank, one_layer))
+
+
+def _held(bank: Bank, one_layer: bool) -> str:
+    assert bank.key is not None
+    key = f"group {bank.key.group}" if one_layer else str(bank.key)
+    return f"{key}{', failed' if bank.failed else ''}{', kept' if bank.kept else ''}"
+
+
+def _bars(kind: str, bars: Sequence[_Bar]) -> dict[str, Any]:
+    name, fill, ink = KINDS[kind]
+    bars = bars or [_Bar(kind, 0, 0, 0, "")]  # plotly leaves a kind without bars out of the legend, which then jumps
+    return {
+        "type": "bar",
+        "name": name,
+        "x": [bar.column for bar in bars],
+        "base": [bar.start - 0.5 for bar in bars],
+        "y": [bar.end - bar.start for bar in bars],
+        "width": 0.94,
+        "text": [bar.text for bar in bars],
+        "customdata": [f"steps {bar.start} to {bar.end - 1}" for bar in bars],
+        "hovertemplate": "%{text}<br>" + name + "<br>%{customdata}<extra></extra>",
+        "textposition": "inside",
+        "insidetextanchor": "start",
+        "textangle": 0,
+        "constraintext": "none",
+        "textfont": {"color": ink, "size": 12},
+        "marker": {"color": fill, "line": {"color": LINES.get(kind, COLOURS["expert"]), "width": 1}},
+        "showlegend": True,
+    }
+
+
+def _marks(story: Story, step: int) -> dict[str, Any]:
+    """A cross where each colliding event happens: in its bank's column, or the layer's."""
+    events = [event for event in story.collision if event.at <= step]
+    return {
+        "type": "scatter",
+        "name": "collision",
+        "mode": "markers",
+        "x": [event.bank + 1.4 if event.bank != NONE else 0.4 for event in events],
+        "y": [event.at for event in events],
+        "text": [str(event) for event in events],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {"symbol": "x", "size": 11, "color": RED, "line": {"color": "#ffffff", "width": 1}},
+        "cliponaxis": False,
+        "showlegend": False,
+    }
+
+
+def _map(story: Story, seen: int) -> dict[str, Any]:
+    """The placement map after ``seen`` steps: a column a layer, a row an expert, coloured by bank."""
+    slots = placement(story.states[seen], story.setting).T  # (E, L)
+    return {
+        "type": "heatmap",
+        "name": "placement map",
+        "z": [[slot // story.setting.group_size for slot in row] for row in slots.tolist()],  # -1 // G is -1
+        "text": [[f"slot {slot}" if slot >= 0 else "" for slot in row] for row in slots.tolist()],
+        "texttemplate": "%{text}",
+        "textfont": {"color": INK, "size": 12},
+        "hovertemplate": "expert %{y} of layer %{x}: %{text}<extra></extra>",
+        "zmin": -1,
+        "zmax": max(1, story.setting.banks - 1),
+        "colorscale": [[0, FAINT], [0.49, FAINT], [0.5, "#7fbfe0"], [1, "#f0c060"]],
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "xaxis": "x2",
+        "yaxis": "y2",
+    }
+
+
+# ---- the frame
+
+
+def _layout(story: Story, step: int, mapped: int) -> dict[str, Any]:
+    banks, experts, layers = story.setting.banks, story.setting.experts, len(story.setting.limits.groups)
+    rows = len(story.lines)
+    subtitle = provenance_line({**story.provenance, **_settings(story.setting)})
+    top = 84 + 16 * (subtitle.count("<br>") + 1)
+    plot = ROW * max(rows, experts + 2)
+    return {
+        "template": TEMPLATE,
+        "title": {"text": _title(story), "subtitle": {"text": subtitle}, "xref": "container", "pad": {"l": 8, "t": 10}},
+        "height": top + plot + 56,
+        "margin": {"t": top, "b": 56, "l": LABELS, "r": 20},
+        "barmode": "overlay",
+        "xaxis": {
+            **_bare(),
+            "domain": [0, 0.7],
+            "range": [-0.5, banks + 0.5],
+            "side": "top",
+            "tickvals": list(range(banks + 1)),
+            "ticktext": ["executor", *(f"bank {at}" for at in range(banks))],
+        },
+        "yaxis": {
+            **_bare(),
+            "automargin": False,
+            "range": [plot / ROW + 0.5, 0.5],
+            "tickvals": list(range(1, rows + 1)),
+            "ticktext": [_label(story, at, step) for at in range(1, rows + 1)],
+        },
+        "xaxis2": {
+            **_bare(),
+            "domain": [0.82, 1],
+            "anchor": "y2",
+            "side": "top",
+            "title": {"text": f"Φ after step {mapped}", "font": {"size": 13}, "standoff": 6},
+            "range": [-0.5, layers - 0.5],
+            "tickvals": list(range(layers)),
+            "ticktext": [f"layer {layer}" for layer in range(layers)],
+        },
+        "yaxis2": {
+            **_bare(),
+            "domain": [1 - experts * ROW / plot, 1],
+            "anchor": "x2",
+            "range": [experts - 0.5, -0.5],
+            "tickvals": list(range(experts)),
+            "ticktext": [f"expert {expert}" for expert in range(experts)],
+        },
+        "shapes": _shapes(story, step),
+    }
+
+
+def _bare() -> dict[str, Any]:
+    return {**AXIS, "showgrid": False, "ticks": "", "tickfont": {"size": 12}, "showline": False}
+
+
+def _settings(setting: Setting) -> dict[str, int]:
+    return {"group_size": setting.group_size, "banks": setting.banks, "queue_depth": setting.queue_depth}
+
+
+def _title(story: Story) -> str:
+    if story.hazard is None:
+        return "All rules on: no two events collide"
+    return f"Without the rule “{story.rule}”: {story.hazard.kind}"
+
+
+def _label(story: Story, at: int, step: int) -> str:
+    """The sentence of a step, in the colour of what it is."""
+    text = f"{story.words(at)}  <b>{at}</b>"
+    if at > step:
+        return f'<span style="color:{TO_COME}">{text}</span>'
+    if at in [event.at for event in story.collision]:
+        return f'<span style="color:{RED}"><b>{text}</b></span>'
+    return f'<span style="color:{PURPLE}"><b>{text}</b></span>' if at in story.refused else text
+
+
+def _shapes(story: Story, step: int) -> list[dict[str, Any]]:
+    """A band behind the colliding steps that have come, and a line below the last step that has."""
+    across = {"xref": "x domain", "x0": 0, "x1": 1, "layer": "below"}
+    bands = [
+        {"type": "rect", **across, "y0": event.at - 0.5, "y1": event.at + 0.5, "fillcolor": FAINT, "line": {"width": 0}}
+        for event in story.collision
+        if event.at <= step
+    ]
+    under = {"color": GREY, "width": 1.5, "dash": "dot"}
+    return [*bands, {"type": "line", **across, "layer": "above", "y0": step + 0.5, "y1": step + 0.5, "line": under}]

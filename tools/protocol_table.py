@@ -71,6 +71,16 @@ def explored(*, fast: bool = False) -> Iterator[tuple[str, Setting, Exploration,
         yield claim, setting, found, time.perf_counter() - start
 
 
+def rule_rows() -> list[str]:
+    """The table of rules: what each demands, and the shortest way into trouble without it."""
+    demands = {rule.name: rule.demand for rule in RULES}
+    rows = [
+        f"| {name} | {demands[name]} | {way.kind} | {len(way.moves)} | {way.hazard.first}; {way.hazard.second} |"
+        for name, way in troubles().items()
+    ]
+    return ["| rule | it demands that | without it | after moves | the two events |", "|---|---|---|---:|---|", *rows]
+
+
 def main() -> int:
     """Print both tables; exit status 1 if there was any trouble."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -91,12 +101,8 @@ def main() -> int:
         print(
             f"| {claim} | {settings:.0f} | {states:,.0f} | {transitions:,.0f} | {ends:,.0f} | {seconds:.1f} | {kinds} |"
         )
-    demands = {rule.name: rule.demand for rule in RULES}
-    print("\n| rule | it demands that | without it | after moves | the two events |")
-    print("|---|---|---|---:|---|")
-    for name, way in troubles().items():
-        hazard = way.hazard
-        print(f"| {name} | {demands[name]} | {way.kind} | {len(way.moves)} | {hazard.first}; {hazard.second} |")
+    print()
+    print("\n".join(rule_rows()))
     return int(any(trouble.values()))
 
 

@@ -4,8 +4,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from estream_lab.engine.memory import Opened
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
 from estream_lab.experts.graph import HostKernel
+from estream_lab.kernels import host
+from estream_lab.machine import peak_rss_bytes, release_free_memory, reset_peak_rss, rss_bytes
 from estream_lab.models.layers import Decoder
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.routing import route
@@ -19,10 +22,26 @@ def load_kernels() -> None:
     """
     spec = synthetic_spec(hidden=32, ffn=32, layers=1, experts=1, top_k=1, heads=1, vocab=1, context=1)
     decoder = Decoder(spec, SyntheticSource(spec).dense)
-    x = decoder.embed(np.zeros(1, np.int32))  # (1, H)
-    _, normed, logits = decoder.attend(0, x, decoder.new_cache(1), 0)
-    routes = route(logits, spec.router)
+    work = decoder.new_workspace(1)
+    decoder.embed(np.zeros(1, np.int32), work.x)  # (1, H)
+    decoder.attend(0, decoder.new_cache(1), 0, work)
+    host.all_finite(work.logits)
+    routes = route(work.logits, spec.router)
     home = np.zeros(1, np.int32)  # expert 0 is in group 0 and in slot 0
     binding = compact(routes, home, 0, 1, group_routes(routes, home, 1).of(0))
     record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, ("f32", "f32", "f32")))
-    HostKernel(record, 1)(normed, np.zeros_like(normed), binding, Arena(1, 1, record.stride), record)
+    HostKernel(record, 1)(work.normed, np.zeros_like(work.x), binding, Arena(1, 1, record.stride), record)
+
+
+def open_kernels() -> Opened:
+    """Have the kernels ready, and measure what the process then holds.
+
+    Compiling takes far more memory than what it leaves behind: the first engine of a process watches the peak.
+    """
+    first = load_kernels.cache_info().currsize == 0
+    if first:
+        reset_peak_rss()
+    load_kernels()
+    release_free_memory()
+    held = rss_bytes()
+    return Opened(max(held, peak_rss_bytes()) if first else held, held)

@@ -2,7 +2,8 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
@@ -11,20 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from estream_lab.engine.kernels import load_kernels
+from estream_lab.engine.head import check_finite, log_softmax
+from estream_lab.engine.holdings import Holdings, Room
+from estream_lab.engine.kernels import open_kernels
+from estream_lab.engine.memory import Demand, MemoryPlan, Want
 from estream_lab.engine.request import Request, measured
 from estream_lab.engine.result import PrefillResult
 from estream_lab.engine.settings import EngineSettings
 from estream_lab.errors import EStreamError
 from estream_lab.kernels import host
 from estream_lab.machine import available_cpus
-from estream_lab.models.layers import Decoder
 from estream_lab.models.tokenizer import Tokenizer
-from estream_lab.routing import route
-from estream_lab.streaming import InProcessLane, LanePlan, Store, open_lane
-from estream_lab.trace import Recorder
+from estream_lab.streaming import Store
 
-Want = Literal["logits", "logprobs", "hidden"]
 Positions = Literal["last", "all"] | Sequence[int]
 
 TOP = 5
@@ -33,7 +33,8 @@ TOP = 5
 class PrefillEngine:
     """Prefill of one store's model; the experts run in a lane, everything else on this computer.
 
-    Use `open`, and close it or use it as a context manager. One request runs at a time.
+    Use `open`, and close it or use it as a context manager. One request runs at a time. What requests need is made for
+    the first and kept: after that, nothing is allocated while the layers run, unless a prompt is longer.
     """
 
     def __init__(self, store: Store, settings: EngineSettings) -> None:
@@ -41,12 +42,10 @@ class PrefillEngine:
         self.settings = settings.complete(store)
         self.tokenizer = Tokenizer.from_json(store.tokenizer_json) if store.tokenizer_json else None
         host.set_threads(self.settings.threads or available_cpus())
-        load_kernels()
-        with store.dense_reader() as read:
-            self._decoder = Decoder(store.spec, read)
+        self._holdings = Holdings(store, self.settings, open_kernels())
+        if self.settings.memory_budget is None:  # else the first request tells whether the weights have a place
+            self._holdings.load()
         self._busy = threading.Lock()
-        self._lane: InProcessLane | None = None
-        self._plan: LanePlan | None = None
 
     @classmethod
     def open(cls, store: str | os.PathLike[str] | Store, **settings: Any) -> Self:
@@ -72,9 +71,7 @@ class PrefillEngine:
 
     def close(self) -> None:
         """Free arena and files."""
-        lane, self._lane = self._lane, None  # let go of even where closing fails: late reads keep the old arena alive
-        if lane is not None:
-            lane.close()
+        self._holdings.close_lane()
 
     def prefill(
         self,
@@ -104,69 +101,87 @@ class PrefillEngine:
         rows = _rows(positions, len(ids))
         if want not in get_args(Want):
             raise EStreamError(f"a prefill gives {', '.join(get_args(Want))}, not '{want}'")
+        demand = Demand(len(ids), len(rows), want)
+        with self._alone():
+            memory, room, cache = self._holdings.prepare(demand)
+            try:
+                host.set_threads(self.settings.threads or available_cpus())
+                request = Request.begin(ids, want, rows, self.spec, cache, room.lane)
+                return self._run(request, memory, room, progress)
+            except BaseException:
+                self.close()  # the next request opens a lane of its own, whatever state this one was left in
+                raise
+
+    def prepare(self, tokens: int, want: Want = "logits", outputs: int = 1) -> MemoryPlan:
+        """Make room for requests of up to ``tokens`` tokens and ``outputs`` rows of output ahead of the first.
+
+        Returns:
+            What such a request will hold, part by part.
+
+        Raises:
+            EStreamError: the memory budget is too small for them, before anything is read; storage that fails.
+        """
+        if tokens > self.spec.context:
+            raise EStreamError(f"{tokens} tokens are more than the model's context of {self.spec.context}")
+        with self._alone():
+            return self._holdings.prepare(Demand(max(1, tokens), max(1, outputs), want))[0]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         if not self._busy.acquire(blocking=False):
             raise EStreamError("this engine runs another thread's request: open one engine a thread")
         try:
-            return self._run(ids, want, rows, progress)
-        except BaseException:
-            self.close()  # the next request opens a lane of its own, whatever state this one was left in
-            raise
+            yield
         finally:
             self._busy.release()
 
-    def _run(self, ids: NDArray[np.int32], want: Want, rows: NDArray[np.int64], progress: bool) -> PrefillResult:
-        """One request, checked: ids (T,), rows (n,) of the output."""
-        lane, plan = self._prepare(len(ids))
-        host.set_threads(self.settings.threads or available_cpus())
-        request = Request(
-            ids, want, rows, Recorder(lane.name), self._decoder.new_cache(len(ids)), lane.counts.invocations
-        )
-        lane.start(request.recorder)
-        hidden = np.empty((len(rows), self.spec.hidden), np.float32)  # (n, H)
-        starts = range(0, len(ids), plan.max_tokens)
+    def _run(self, request: Request, memory: MemoryPlan, room: Room, progress: bool) -> PrefillResult:
+        """One request, checked, with all of its memory there."""
+        ids, decoder = request.ids, self._holdings.decoder
+        hidden = np.empty((len(request.rows), self.spec.hidden), np.float32)  # (n, H)
+        starts = range(0, len(ids), room.plan.max_tokens)
         steps = len(starts) * self.spec.layers
         with tqdm(total=steps, unit="layer", desc="prefill", leave=False, delay=1, disable=not progress) as bar:
             for start in starts:
-                chunk = ids[start : start + plan.max_tokens]
-                x = self._layers(lane, request, chunk, start, bar)
-                inside = (rows >= start) & (rows < start + len(chunk))
-                hidden[inside] = self._decoder.norm(x[rows[inside] - start])
+                chunk = ids[start : start + room.plan.max_tokens]
+                x = self._layers(room, request, chunk, start, bar)  # (T, H)
+                inside = (request.rows >= start) & (request.rows < start + len(chunk))
+                picked = x[request.rows[inside] - start]
+                hidden[inside] = decoder.norm(picked, picked)
             with request.recorder.span("dense", "head"):
-                output = self._output(hidden, want)
+                output = self._output(hidden, request.want)
         request.finish()
-        final = self._output(hidden[-1:], "logprobs") if want == "hidden" else output[-1:]
-        last = log_softmax(final)[0] if want == "logits" else final[0]  # (V,)
-        return measured(self.store, self.settings, lane, plan, request, output, self._decoder.nbytes, self._top(last))
+        final = self._output(hidden[-1:], "logprobs") if request.want == "hidden" else output[-1:]
+        last = log_softmax(final)[0] if request.want == "logits" else final[0]  # (V,)
+        return measured(self._holdings, room, request, hidden, output, memory, self._top(last))
 
     def _layers(
-        self, lane: InProcessLane, request: Request, chunk: NDArray[np.int32], start: int, bar: "tqdm[Any]"
+        self, room: Room, request: Request, chunk: NDArray[np.int32], start: int, bar: "tqdm[Any]"
     ) -> NDArray[np.float32]:
         """All layers for one chunk of tokens that begins at position ``start``: (T, H) before the final norm."""
-        recorder = request.recorder
+        recorder, lane, decoder, work = request.recorder, room.lane, self._holdings.decoder, room.work.first(len(chunk))
         with recorder.span("dense", "embedding"):
-            x = self._decoder.embed(chunk)  # (T, H)
+            decoder.embed(chunk, work.x)
         for layer in range(self.spec.layers):
             lane.begin(layer)
             with recorder.span("dense", "attention", layer=layer, rows=len(chunk)):
-                # (T, H), (T, H), (T, E)
-                residual, normed, logits = self._decoder.attend(layer, x, request.cache, start)
-            _check_finite(logits, f"the router of layer {layer}")
+                decoder.attend(layer, request.cache, start, work)
+            check_finite(work.logits, f"the router of layer {layer}")
             with recorder.span("dense", "router", layer=layer, rows=len(chunk)):
-                routes = route(logits, self.spec.router)
-                lane.x[: len(chunk)] = normed
-            y, completion = lane.run(layer, lane.x[: len(chunk)], routes)  # (T, H)
-            request.add(layer, start, routes, completion)
-            x = residual + y
+                routes = request.choose(room.router, work.logits, layer, start)
+            y, completion = lane.run(layer, work.normed, routes)  # (T, H)
+            request.completions.append(completion)
+            np.add(work.x, y, out=work.x)
             bar.update()
-        return x
+        return work.x
 
     def _output(self, hidden: NDArray[np.float32], want: Want) -> NDArray[np.float32]:
-        _check_finite(hidden, "the final norm")
+        check_finite(hidden, "the final norm")
         if want == "hidden":
             return hidden
-        logits = self._decoder.logits(hidden)  # (n, V)
-        _check_finite(logits, "the head")
-        return log_softmax(logits) if want == "logprobs" else logits
+        logits = self._holdings.decoder.logits(hidden)  # (n, V)
+        check_finite(logits, "the head")
+        return log_softmax(logits, logits) if want == "logprobs" else logits
 
     def _check(self, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
         ids = np.asarray(tokens)
@@ -187,16 +202,6 @@ class PrefillEngine:
             )
         return ids.astype(np.int32)
 
-    def _prepare(self, tokens: int) -> tuple[InProcessLane, LanePlan]:
-        """The lane, opened anew where this prompt needs more rows; a lane serves shorter prompts as it is."""
-        settings = self.settings
-        rows = min(tokens, settings.chunk_tokens or tokens)
-        if self._lane is None or self._plan is None or rows > self._plan.max_tokens:
-            self.close()
-            self._plan = settings.plan(rows, self.spec.router.top_k)
-            self._lane = open_lane(self.store, self._plan, resident=settings.resident)
-        return self._lane, self._plan
-
     def _top(self, logprobs: NDArray[np.float32]) -> list[tuple[int, str, float]]:
         best = np.argsort(-logprobs, kind="stable")[:TOP]
         return [(int(i), self._text(int(i)), float(logprobs[i])) for i in best]
@@ -205,22 +210,6 @@ class PrefillEngine:
         """A token as printable text; vocabularies are often padded beyond the tokenizer's."""
         known = self.tokenizer is not None and token < self.tokenizer.size
         return self.tokenizer.token_text(token) if known and self.tokenizer else f"<{token}>"
-
-
-def _check_finite(values: NDArray[np.float32], where: str) -> None:
-    """Weights are finite, but products of huge ones need not be."""
-    if not np.isfinite(values).all():
-        raise EStreamError(
-            f"{where} gives NaN or infinite values: the model's weights overflow float32, check its origin"
-        )
-
-
-def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Log-probabilities of each row, float32 (n, V), computed in float64."""
-    wide = logits.astype(np.float64)
-    wide -= wide.max(axis=-1, keepdims=True)
-    logprobs: NDArray[np.float64] = wide - np.log(np.exp(wide).sum(axis=-1, keepdims=True))
-    return logprobs.astype(np.float32)
 
 
 def _rows(positions: Positions, tokens: int) -> NDArray[np.int64]:

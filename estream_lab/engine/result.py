@@ -22,6 +22,10 @@ class PrefillResult:
         tokens: prompt length T; seconds: wall time.
         peak_rss_bytes: highest resident set of the process during the request (``peak_rss_scope`` says "request", or
             "process" where the system can't tell).
+        memory: bytes of each part of that peak: arena, weights, kv, activations, kernels, interpreter (what the process
+            held when the engine opened), and unaccounted, the rest. That is below 0 where a part was not all touched,
+            such as banks that nothing was read into.
+        memory_planned_bytes: the peak as foretold from shapes alone. memory_budget_bytes: its limit, 0 for none.
         arena_bytes, dense_bytes, kv_bytes: memory of the expert arena, of resident non-expert weights, of the KV cache.
         bytes_read: expert bytes read = bytes_needed + bytes_speculative (read early, then found without routes).
         bytes_kept: expert bytes that were in a bank from an earlier request or chunk, and so weren't read.
@@ -47,6 +51,9 @@ class PrefillResult:
     arena_bytes: int
     dense_bytes: int
     kv_bytes: int
+    memory: dict[str, int]
+    memory_planned_bytes: int
+    memory_budget_bytes: int
     bytes_read: int
     bytes_needed: int
     bytes_speculative: int

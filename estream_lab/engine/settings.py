@@ -23,6 +23,8 @@ class EngineSettings:
         check_hazards: watch every read and execution, and give the run up at a hazard.
         group_size, banks, queue_depth: G, B and Q.
         arena_bytes: instead of ``banks``: as many banks as fit.
+        memory_budget: most bytes that the process may have resident from the engine's opening on; where neither banks
+            nor arena are given, as many banks as the rest of a request leaves room for.
         threads: of the expert and dense kernels; every processor that may be used by default.
         route_capacity: C. chunk_tokens: T_max; the whole prompt by default, longer prompts run in chunks.
         read_bandwidth: a declared limit on expert reads in bytes/s.
@@ -38,6 +40,7 @@ class EngineSettings:
     banks: int | None = None
     queue_depth: int | None = None
     arena_bytes: int | None = None
+    memory_budget: int | None = None
     threads: int | None = None
     route_capacity: int | None = None
     chunk_tokens: int | None = None
@@ -46,7 +49,7 @@ class EngineSettings:
     poison: bool = False
 
     def complete(self, store: Store) -> "EngineSettings":
-        """These settings with G, B and Q filled in and checked against the store.
+        """These settings with G, B and Q filled in and checked against the store; B stays open for a memory budget.
 
         Raises:
             EStreamError: values that the store can't be run with.
@@ -55,36 +58,41 @@ class EngineSettings:
         group = self.group_size if self.group_size is not None else min(DEFAULT_GROUP, experts)
         if not 1 <= group <= experts:
             raise EStreamError(f"a group of {group} experts is not between 1 and the layer's {experts}")
-        for name in ("banks", "queue_depth", "threads", "route_capacity", "chunk_tokens"):
+        for name in ("banks", "queue_depth", "threads", "route_capacity", "chunk_tokens", "memory_budget"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EStreamError(f"{name.replace('_', ' ')} must be at least 1, not {value}")
         policy(self.schedule, carry_over=self.carry_over)
         most = -(-experts // group)  # more banks than groups never help
-        banks = min(self._banks(group * store.stride, group), most)
-        queue = min(self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE, banks)
-        return replace(self, group_size=group, banks=banks, queue_depth=queue)
+        banks = self._banks(group * store.stride, group)
+        queue = self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE
+        return replace(self, group_size=group, banks=banks and min(banks, most), queue_depth=min(queue, banks or most))
 
-    def plan(self, rows: int, top_k: int) -> LanePlan:
-        """The lane of completed settings for prompts, or chunks, of up to ``rows`` tokens."""
-        assert self.group_size and self.banks and self.queue_depth
+    def rows(self, tokens: int) -> int:
+        """T_max for a prompt of ``tokens``: all of it, or a chunk."""
+        return min(tokens, self.chunk_tokens or tokens)
+
+    def plan(self, rows: int, top_k: int, banks: int) -> LanePlan:
+        """The lane of completed settings for prompts, or chunks, of up to ``rows`` tokens; B is ``banks`` if open."""
+        assert self.group_size and self.queue_depth
+        banks = self.banks or banks
         return LanePlan(
             schedule=self.schedule,
             carry_over=self.carry_over,
             retention=self.retention,
             check_hazards=self.check_hazards,
             group_size=self.group_size,
-            banks=self.banks,
-            queue_depth=self.queue_depth,
+            banks=banks,
+            queue_depth=min(self.queue_depth, banks),
             max_tokens=rows,
             route_capacity=min(self.route_capacity or DEFAULT_ROUTE_CAPACITY, rows * top_k),
             read_bandwidth=self.read_bandwidth,
             poison=self.poison,
         )
 
-    def _banks(self, bank_bytes: int, group: int) -> int:
+    def _banks(self, bank_bytes: int, group: int) -> int | None:
         if self.arena_bytes is None:
-            return self.banks if self.banks is not None else DEFAULT_BANKS
+            return self.banks or (DEFAULT_BANKS if self.memory_budget is None or self.resident else None)
         if self.banks is not None:
             raise EStreamError("give the number of banks or the arena's size, not both")
         if self.arena_bytes < bank_bytes:

@@ -17,6 +17,7 @@ class ExpertKernel(Protocol):
     """What a graph is made of on a lane: Y[t] += alpha * Wd(silu(Wg x) * (Wu x)) for the records of a bank's slots."""
 
     numerics_profile: str
+    nbytes: int  # of its temporaries
 
     def __call__(
         self, x: NDArray[np.float32], y: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass
@@ -102,6 +103,11 @@ class ExpertGraph:
         self._record, self._arena, self._kernel = record, arena, kernel
         self.route_capacity, self.max_tokens, self._counts = route_capacity, max_tokens, counts
         counts.builds += 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the kernel's temporaries."""
+        return self._kernel.nbytes
 
     def invoke(self, x: NDArray[np.float32], y: NDArray[np.float32], binding: Binding) -> int:
         """Evaluate exactly the routes of ``binding``: Y[t] += alpha * expert(X[t]).

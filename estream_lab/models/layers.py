@@ -6,7 +6,8 @@ be cut into chunks of any size without changing a bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
 from estream_lab.kernels.host import DensePanels, attention, linear, pack_dense, rms_norm, rotate_half
+from estream_lab.kernels.host.dense import panel_bytes
 from estream_lab.models.rope import rope_tables
 from estream_lab.models.spec import ModelSpec
+from estream_lab.models.workspace import Workspace
 
 Array = NDArray[np.float32]
 Read = Callable[[str], Array]
@@ -46,6 +49,11 @@ class KVCache:
         """Bytes of all arrays."""
         return sum(array.nbytes for array in (*self.keys, *self.values, self.cos, self.sin))
 
+    @staticmethod
+    def bytes_for(spec: ModelSpec, capacity: int) -> int:
+        """`nbytes` of a cache of so many positions."""
+        return 4 * capacity * (2 * spec.layers * spec.key_width + spec.head_dim)
+
 
 @dataclass(frozen=True)
 class DecoderLayer:
@@ -70,8 +78,8 @@ class DecoderLayer:
 class Decoder:
     """The resident part of a model, built from canonical weights (`ModelSpec.dense_shapes`).
 
-    One layer is `attend`, then the caller runs the experts on `normed` along the routes of `router_logits` and adds
-    their output to `residual`; that sum is the next layer's x.
+    One layer is `attend`, then the caller runs the experts on the workspace's `normed` along the routes of its
+    `logits`, and adds their output to its `x`.
     """
 
     def __init__(self, spec: ModelSpec, read: Read) -> None:
@@ -93,11 +101,12 @@ class Decoder:
         def panels(name: str) -> DensePanels:
             return pack_dense(_checked(name, read(name), shapes[name]))
 
-        self._layers = tuple(_read_layer(f"layers.{layer}.", vector, panels) for layer in range(spec.layers))
-        self._norm = vector("norm.weight")
+        # The largest first: while a weight is packed it is there twice, and nothing else is there yet.
         # Tied weights are held once, as the head's panels; the embedding's rows are then picked out of them.
-        self._embed = None if spec.tied else vector("embed.weight")
         self._head = panels("embed.weight" if spec.tied else "head.weight")
+        self._embed = None if spec.tied else vector("embed.weight")
+        self._norm = vector("norm.weight")
+        self._layers = tuple(_read_layer(f"layers.{layer}.", vector, panels) for layer in range(spec.layers))
 
     @property
     def nbytes(self) -> int:
@@ -114,67 +123,96 @@ class Decoder:
         values = tuple(np.zeros((spec.kv_heads, capacity, spec.head_dim), np.float32) for _ in range(spec.layers))
         return KVCache(keys, values, *rope_tables(capacity, spec.head_dim, spec.rope_theta))
 
-    def embed(self, tokens: NDArray[np.integer]) -> Array:
+    def new_workspace(self, rows: int, threads: int = 1, normed: Array | None = None) -> Workspace:
+        """Activations for chunks of up to ``rows`` tokens: see `Workspace.make`."""
+        return Workspace.make(self.spec, rows, threads, normed)
+
+    def embed(self, tokens: NDArray[np.integer], out: Array | None = None) -> Array:
         """The residual stream's start, (T, H), for token ids (T,); refuses ids outside the vocabulary
-        (EStreamError)."""
+        (EStreamError). Written to ``out`` if given."""
         tokens = np.asarray(tokens)
         outside = tokens[(tokens < 0) | (tokens >= self.spec.vocab)]
         if outside.size:
             raise EStreamError(
                 f"token id {outside[0]} is outside the vocabulary; use ids from 0 to {self.spec.vocab - 1}"
             )
+        x = np.empty((len(tokens), self.spec.hidden), np.float32) if out is None else out
         if self._embed is not None:
-            return np.asarray(self._embed[tokens])
+            return np.take(self._embed, tokens, axis=0, out=x, mode="clip")  # "raise" would go through a copy
         width = self._head.panels.shape[-1]
-        return np.ascontiguousarray(self._head.panels[tokens // width, :, tokens % width])
+        for row, token in zip(x, tokens, strict=True):
+            row[:] = self._head.panels[token // width, :, token % width]
+        return x
 
-    def attend(self, layer: int, x: Array, cache: KVCache, start: int) -> tuple[Array, Array, Array]:
+    def attend(self, layer: int, cache: KVCache, start: int, work: Workspace) -> None:
         """One layer's non-expert work on the positions start … start + T - 1.
 
         Args:
             layer: its number.
-            x: (T, H), the residual stream.
             cache: holds the positions before `start`; this layer's keys and values are added to it.
-            start: the position of x's first row.
+            start: the position of the first row of `work.x`.
+            work: `x` (T, H) is the residual stream, to which attention is added. Then `normed` (T, H) is its RMS norm,
+                the experts' input, and `logits` (T, E) the router's; the other arrays are of no more use.
 
-        Returns:
-            residual (T, H): x plus attention. normed (T, H): its RMS norm, the experts' input. router_logits (T, E).
+        Raises:
+            EStreamError: more positions than the cache has.
         """
         spec, weights = self.spec, self._layers[layer]
+        x, normed = work.x, work.normed
         rows, end = len(x), start + len(x)
         if end > cache.capacity:
             raise EStreamError(f"{end} tokens exceed the cache's {cache.capacity} positions; open a larger cache")
-        normed = rms_norm(x, weights.attention_norm, spec.rms_eps)  # (T, H)
-        q = query_key_norm(linear(normed, weights.q_proj), weights.q_norm, spec)  # (T, Hq*D)
-        k = query_key_norm(linear(normed, weights.k_proj), weights.k_norm, spec)  # (T, Hkv*D)
-        v = linear(normed, weights.v_proj)  # (T, Hkv*D)
+        rms_norm(x, weights.attention_norm, spec.rms_eps, normed)  # (T, H)
+        query_key_norm(linear(normed, weights.q_proj, work.q, work.linear), weights.q_norm, spec)  # (T, Hq*D)
+        query_key_norm(linear(normed, weights.k_proj, work.k, work.linear), weights.k_norm, spec)  # (T, Hkv*D)
+        linear(normed, weights.v_proj, work.v, work.linear)  # (T, Hkv*D)
 
-        queries = q.reshape(rows, spec.heads, spec.head_dim)
-        keys = k.reshape(rows, spec.kv_heads, spec.head_dim)
+        queries = work.q.reshape(rows, spec.heads, spec.head_dim)
+        keys = work.k.reshape(rows, spec.kv_heads, spec.head_dim)
         rotate_half(queries, cache.cos[start:end], cache.sin[start:end])
         rotate_half(keys, cache.cos[start:end], cache.sin[start:end])
         cache.keys[layer][:, :, start:end] = keys.transpose(1, 2, 0)
-        cache.values[layer][:, start:end] = v.reshape(rows, spec.kv_heads, spec.head_dim).transpose(1, 0, 2)
+        cache.values[layer][:, start:end] = work.v.reshape(rows, spec.kv_heads, spec.head_dim).transpose(1, 0, 2)
 
         scale = spec.head_dim**-0.5
-        mixed = attention(queries, cache.keys[layer], cache.values[layer], start, scale)  # (T, Hq*D)
-        residual = linear(mixed, weights.o_proj)
-        residual += x
-        normed = rms_norm(residual, weights.expert_norm, spec.rms_eps)
-        return residual, normed, linear(normed, weights.router)
+        attention(queries, cache.keys[layer], cache.values[layer], start, scale, work.mixed, work.attention)
+        x += linear(work.mixed, weights.o_proj, normed, work.linear)  # (T, H)
+        rms_norm(x, weights.expert_norm, spec.rms_eps, normed)
+        linear(normed, weights.router, work.logits, work.linear)  # (T, E)
 
-    def norm(self, x: Array) -> Array:
-        """The final RMS norm, (T, H)."""
-        return rms_norm(x, self._norm, self.spec.rms_eps)
+    def norm(self, x: Array, out: Array | None = None) -> Array:
+        """The final RMS norm, (T, H); ``out`` may be x."""
+        return rms_norm(x, self._norm, self.spec.rms_eps, out)
 
     def logits(self, hidden: Array) -> Array:
         """Next-token logits (n, V) of normed rows (n, H)."""
         return linear(hidden, self._head)
 
 
-def query_key_norm(x: Array, weight: Array, spec: ModelSpec) -> Array:
-    """RMS norm of the whole query (or key) vector, (T, heads*D), before it is split into heads."""
-    return rms_norm(x, weight, spec.rms_eps)
+def query_key_norm(x: Array, weight: Array, spec: ModelSpec) -> None:
+    """RMS norm of the whole query (or key) vector, (T, heads*D), before it is split into heads; in place."""
+    rms_norm(x, weight, spec.rms_eps, x)
+
+
+def dense_memory(spec: ModelSpec) -> tuple[int, int]:
+    """What a `Decoder` holds, and the most that it and the tensor being packed take while it is built, in bytes.
+
+    What `read` needs beyond its result is not counted.
+    """
+    held = most = 0
+    for _, shape, packed in _in_order(spec):
+        tensor = 4 * math.prod(shape)
+        most = max(most, held + tensor + (panel_bytes(*shape) if packed else 0))
+        held += panel_bytes(*shape) if packed else tensor
+    return held, most
+
+
+def _in_order(spec: ModelSpec) -> Iterator[tuple[str, tuple[int, ...], bool]]:
+    """Name and shape of every dense weight in the order of reading, and whether it is packed into panels."""
+    shapes = spec.dense_shapes()
+    first = [name for name in ("head.weight", "embed.weight", "norm.weight") if name in shapes]
+    for name in [*first, *(name for name in shapes if name not in first)]:
+        yield name, shapes[name], len(shapes[name]) == 2 and (name != "embed.weight" or spec.tied)
 
 
 def _read_layer(at: str, vector: Callable[[str], Array], panels: Callable[[str], DensePanels]) -> DecoderLayer:

@@ -116,6 +116,7 @@ class Router:
         self.spec, self.max_tokens = spec, max_tokens
         shape = (max_tokens, spec.experts)
         self._shifted, self._scores, self._choice = (np.empty(shape, np.float32) for _ in range(3))  # (T, E)
+        self._repeated = np.empty(max_tokens * spec.experts, np.float32)
         self._mask = np.empty(shape, np.bool_)  # (T, E)
         self._column = np.empty((max_tokens, 1), np.float32)
         self._best, self._flat = np.empty(max_tokens, np.intp), np.empty(max_tokens, np.intp)
@@ -124,7 +125,7 @@ class Router:
     @staticmethod
     def bytes_for(experts: int, max_tokens: int) -> int:
         """`nbytes` of a router of E experts."""
-        return max_tokens * (13 * experts + 4 + 3 * np.dtype(np.intp).itemsize)
+        return max_tokens * (17 * experts + 4 + 3 * np.dtype(np.intp).itemsize)
 
     @property
     def nbytes(self) -> int:
@@ -164,7 +165,7 @@ class Router:
         if spec.renormalise:
             total = np.sum(weight, axis=1, keepdims=True, out=self._column[:rows])  # (T, 1)
             total += np.float32(spec.renormalise_epsilon)
-            weight /= total
+            _by_row(np.divide, weight, total, self._repeated[: weight.size], weight)
         weight *= np.float32(spec.scale)
 
     def _take(self, expert: NDArray[np.int32], weight: NDArray[np.float32], bias: NDArray[np.float32] | None) -> None:
@@ -176,7 +177,8 @@ class Router:
         if bias is None:
             np.copyto(choice, scores)
         else:
-            np.add(scores, _checked_bias(bias, self.spec), out=choice)
+            np.copyto(choice, _checked_bias(bias, self.spec))
+            np.add(scores, choice, out=choice)
         for k in range(self.spec.top_k):
             np.argmax(choice, axis=1, out=best)
             np.add(best, self._row[:rows], out=flat)
@@ -189,10 +191,10 @@ class Router:
         shifted, scores, column = self._shifted[:rows], self._scores[:rows], self._column[:rows]
         np.max(logits, axis=1, keepdims=True, out=column)
         with np.errstate(over="ignore"):  # see `_softmax`
-            np.subtract(logits, column, out=shifted)
+            _by_row(np.subtract, logits, column, self._repeated[: logits.size], shifted)
             np.exp(shifted, out=scores)
         np.sum(scores, axis=1, keepdims=True, out=column)
-        np.divide(scores, column, out=scores)
+        _by_row(np.divide, scores, column, self._repeated[: logits.size], scores)
 
     def _sigmoid(self, logits: NDArray[np.float32]) -> None:
         rows = len(logits)
@@ -203,6 +205,22 @@ class Router:
         np.copyto(above, 1, where=np.greater_equal(logits, 0, out=self._mask[:rows]))
         scores += np.float32(1)
         np.divide(above, scores, out=scores)
+
+
+def _by_row(
+    operation: np.ufunc,
+    left: NDArray[np.float32],
+    column: NDArray[np.float32],
+    room: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """``operation(left, column, out=out)`` of (T, N) and (T, 1), without NumPy's buffer for what it repeats.
+
+    ``room`` has T * N numbers.
+    """
+    repeated = room.reshape(left.shape)
+    np.copyto(repeated, column)
+    operation(left, repeated, out=out)
 
 
 def _checked_bias(bias: NDArray[np.float32], spec: RouterSpec) -> NDArray[np.float32]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.arena import Arena
-from estream_lab.experts.binding import GroupedRoutes, compact, group_routes
+from estream_lab.experts.binding import Binder, GroupedRoutes
 from estream_lab.experts.graph import ExpertGraph, GraphCounts, HostKernel
 from estream_lab.experts.hazards import HazardChecker
 from estream_lab.experts.protocol import NONE, GroupKey
@@ -93,6 +93,8 @@ class _InProcessLane:
         self._y: NDArray[np.float32] = np.zeros(shape, np.float32)
         self.counts = GraphCounts()
         self._graphs = {record: self._build(record) for record in store.classes}
+        groups = max(records.groups(plan.group_size) for records in store.layers)
+        self._binder = Binder(plan.max_tokens * store.spec.router.top_k, groups, plan.group_size)
 
     def _build(self, record: RecordClass) -> ExpertGraph:
         plan = self._plan
@@ -103,6 +105,16 @@ class _InProcessLane:
     def arena_bytes(self) -> int:
         """See `Lane`."""
         return self._arena.nbytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of x and y."""
+        return self.x.nbytes + self._y.nbytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of the temporaries of graphs and binder."""
+        return sum(graph.nbytes for graph in self._graphs.values()) + self._binder.nbytes
 
     def start(self, recorder: Recorder) -> None:
         """See `Lane`."""
@@ -122,7 +134,7 @@ class _InProcessLane:
         """Bind and run one group in one bank."""
         start = self._recorder.now()
         size, wanted = self._arena.group_size, grouped.of(group)
-        binding = compact(routes, placement, bank * size, size, wanted)
+        binding = self._binder.bind(routes, placement, bank * size, size, wanted)
         if len(binding) != len(wanted):  # an expert that isn't in the bank would be left out of y without a word
             raise ResidencyError(f"bank {bank} serves {len(binding)} of group {group}'s {len(wanted)} routes")
         invocations = self._graphs[self._store.layers[layer].record].invoke(x, y, binding)
@@ -193,7 +205,7 @@ class StreamingLane(_InProcessLane):
         records = self._store.layers[layer]
         y = self._y[: len(x)]
         y.fill(0)
-        grouped = group_routes(routes, records.group_of(size), records.groups(size))
+        grouped = self._binder.group(routes, records.group_of(size), records.groups(size))
         invocations, kept = 0, 0
         try:
             self._note_plan(layer, grouped)
@@ -273,7 +285,7 @@ class ResidentLane(_InProcessLane):
         records, size = self._store.layers[layer], self._plan.group_size
         y = self._y[: len(x)]
         y.fill(0)
-        grouped = group_routes(routes, records.group_of(size), records.groups(size))
+        grouped = self._binder.group(routes, records.group_of(size), records.groups(size))
         invocations = 0
         for group in grouped.needed:
             bank = self._banks[layer] + group

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from estream_lab.engine import PrefillEngine, log_softmax
-from estream_lab.engine import prefill as module
 from estream_lab.errors import EStreamError
 from estream_lab.experts.graph import HostKernel
+from estream_lab.models.layers import Decoder
 from estream_lab.models.synthetic import SyntheticSource
+from estream_lab.routing import Router
 from estream_lab.streaming import Store, StreamingLane
 from estream_lab.streaming.pack import pack_synthetic
 from estream_lab.streaming.pipeline import Pipeline
@@ -216,7 +217,7 @@ def test_an_arena_size_becomes_banks(store_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("owner", "step"),
-    [(module, "route"), (module.Decoder, "attend"), (StreamingLane, "begin"), (StreamingLane, "run"),
+    [(Decoder, "attend"), (Router, "choose"), (StreamingLane, "begin"), (StreamingLane, "run"),
      (Pipeline, "begin"), (Pipeline, "next_ready"), (Pipeline, "run_done"), (HostKernel, "__call__")],
 )  # fmt: skip
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -248,7 +249,7 @@ def test_an_error_in_mid_run_leaves_an_engine_that_works(
 def test_a_second_request_on_a_busy_engine_is_refused(
     store_path: Path, resident: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, refused = module.route, []
+    real, refused = Router.choose, []
 
     def meddled(*arguments: Any) -> Any:
         with pytest.raises(EStreamError) as caught:
@@ -257,7 +258,7 @@ def test_a_second_request_on_a_busy_engine_is_refused(
         return real(*arguments)
 
     with PrefillEngine.open(store_path) as engine:
-        monkeypatch.setattr(module, "route", meddled)
+        monkeypatch.setattr(Router, "choose", meddled)
         assert engine.prefill(TOKENS, positions="all").output.tobytes() == resident
     assert len(refused) == SPEC.layers and all("open one engine a thread" in message for message in refused)
 

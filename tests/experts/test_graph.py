@@ -15,6 +15,7 @@ class ScalarExperts:
     """f_e(x) = e * x, with e kept in the first byte of the slot: the graph's bookkeeping without its arithmetic."""
 
     numerics_profile = "scalar"
+    nbytes = 0
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

@@ -9,6 +9,7 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
 from estream_lab.models import Decoder, ExpertSource, ModelSpec
+from estream_lab.models.layers import KVCache
 from estream_lab.routing import RouterSpec, Routes, route
 
 Expert = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -42,13 +43,14 @@ class Resident:
         joined = {layer: _join([part[layer] for part in parts], chunk) for layer in range(self.spec.layers)}
         return np.concatenate(logits), joined
 
-    def _chunk(self, tokens: np.ndarray, cache: object, start: int) -> tuple[np.ndarray, list[Routes]]:
-        x, routes = self.decoder.embed(tokens), []  # (T, H)
+    def _chunk(self, tokens: np.ndarray, cache: KVCache, start: int) -> tuple[np.ndarray, list[Routes]]:
+        work, routes = self.decoder.new_workspace(len(tokens)), []
+        self.decoder.embed(tokens, work.x)  # (T, H)
         for layer in range(self.spec.layers):
-            x, normed, logits = self.decoder.attend(layer, x, cache, start)
-            routes.append(self.router(logits, self.spec.router))
-            self._add_experts(layer, normed, routes[-1], x)
-        return x, routes
+            self.decoder.attend(layer, cache, start, work)
+            routes.append(self.router(work.logits, self.spec.router))
+            self._add_experts(layer, work.normed, routes[-1], work.x)
+        return work.x, routes
 
     def _add_experts(self, layer: int, normed: np.ndarray, routes: Routes, y: np.ndarray) -> None:
         """Y[t] += α · W^d (SiLU(W^g x) ⊙ (W^u x)), in float64 and rounded once a route."""

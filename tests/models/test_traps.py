@@ -40,14 +40,14 @@ def router_in_bfloat16(logits: np.ndarray, spec: RouterSpec) -> Routes:
     return route(in_bfloat16(logits), spec)
 
 
-def norm_of_each_head(x: np.ndarray, weight: np.ndarray, spec: ModelSpec) -> np.ndarray:
+def norm_of_each_head(x: np.ndarray, weight: np.ndarray, spec: ModelSpec) -> None:
     heads = x.reshape(len(x), -1, spec.head_dim)
     scale = 1 / np.sqrt(np.square(heads).mean(-1, keepdims=True) + spec.rms_eps)
-    return (heads * scale).reshape(x.shape) * weight
+    x[:] = (heads * scale).reshape(x.shape) * weight
 
 
-def no_norm(x: np.ndarray, weight: np.ndarray, spec: ModelSpec) -> np.ndarray:
-    return x
+def no_norm(x: np.ndarray, weight: np.ndarray, spec: ModelSpec) -> None:
+    pass
 
 
 def interleaved_pairs(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:

@@ -164,9 +164,8 @@ def test_a_router_allocates_nothing_for_its_tokens(scoring: str) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # NumPy buffers 8192 numbers of a column that it repeats, however many there are, and makes views. The smallest
-    # temporary of 4096 tokens, a mask, would have 64 KB.
-    assert peak - start < 4 * 8192 + 4096
+    # Views, and NumPy's records of an operation; one number a token would have 16 KB.
+    assert peak - start < 8192
 
 
 def test_a_router_knows_its_bytes_and_refuses_what_it_has_no_room_for() -> None:

@@ -35,6 +35,11 @@ class DensePanels:
         return self.panels.nbytes
 
 
+def panel_bytes(n: int, k: int) -> int:
+    """Bytes of the panels of a projection with N outputs and K inputs."""
+    return 4 * -(-n // COLUMNS) * COLUMNS * k
+
+
 def pack_dense(w: NDArray[Any]) -> DensePanels:
     """Pack weights (N, K) of any floating type for `linear`; they are converted to fp32."""
     if w.ndim != 2:

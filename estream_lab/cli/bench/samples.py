@@ -23,6 +23,7 @@ class Sample:
         bytes_read = bytes_needed + bytes_speculative; storage_idle, compute_idle: shares of the time.
         peak_rss_bytes: of this process during the request.
         logits_sha256: of the output; empty for bare reads.
+        schedule, carry_over, read_bandwidth: what it ran under, as its result says; 0 for no declared limit.
     """
 
     seconds: float
@@ -34,6 +35,9 @@ class Sample:
     compute_idle: float
     peak_rss_bytes: int
     logits_sha256: str
+    schedule: str
+    carry_over: bool
+    read_bandwidth: float
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""
@@ -61,6 +65,9 @@ def request(store: Store, tokens: NDArray[np.int32], **settings: Any) -> Sample:
         compute_idle=result.npu_idle,
         peak_rss_bytes=result.peak_rss_bytes,
         logits_sha256=result.logits_sha256,
+        schedule=result.schedule,
+        carry_over=result.carry_over,
+        read_bandwidth=result.read_bandwidth,
     )
 
 
@@ -95,4 +102,4 @@ def bare_reads(store: Store, group_size: int, banks: int, queue_depth: int, read
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     finally:
         loader.close()
-    return Sample(seconds, cpu, total, total, 0, 0.0, 1.0, 0, "")
+    return Sample(seconds, cpu, total, total, 0, 0.0, 1.0, 0, "", "none", False, read_bandwidth or 0.0)

@@ -28,14 +28,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 def test_every_schedule_at_every_bandwidth_and_what_it_is_held_to(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["bench", "schedules", str(store.path), "--length", "20", "--rounds", "2", "--factors", "1", "4", *SHAPE]
+    command = ["bench", "schedules", str(store.path), "--length", "20", "--rounds", "2", "--factors", "1", *SHAPE]
     assert main([*command, "--json", "-o", str(tmp_path / "out.json")]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads((tmp_path / "out.json").read_bytes())
     assert (found["tokens"], found["group_size"], found["banks"], found["queue_depth"]) == (20, 3, 2, 2)
-    own, balance, fast = found["limits"]
-    assert own["read_bandwidth"] is None and own["factor"] is None
-    assert fast["read_bandwidth"] == pytest.approx(4 * balance["read_bandwidth"])
+    own, balance = found["limits"]
+    assert own["read_bandwidth"] is None and own["factor"] is None and balance["factor"] == 1
     assert len(found["resident"]["runs"]) == 2 and found["resident"]["bytes_read"] == 0
     for limit in found["limits"]:
         assert list(limit["rows"]) == ROWS
@@ -49,6 +48,9 @@ def test_every_schedule_at_every_bandwidth_and_what_it_is_held_to(
             assert row["bytes_read"] == row["bytes_needed"] + row["bytes_speculative"]
             assert row["bytes_needed"] == needed and row["seconds"] == np.median([r["seconds"] for r in row["runs"]])
             assert "early" in name or row["bytes_speculative"] == 0
+            for run in row["runs"]:
+                assert run["schedule"] == name.partition(",")[0] and run["carry_over"] == ("carried" in name)
+                assert run["read_bandwidth"] == (limit["read_bandwidth"] or 0)
     outputs = [
         run["logits_sha256"] for limit in found["limits"] for row in limit["rows"].values() for run in row["runs"]
     ]
@@ -80,13 +82,27 @@ def test_synthetic_models_have_the_sizes_that_are_asked_for(
     assert os.listdir() == ["kept"]
 
 
+def sample(seconds: float = 1.0, read: int = 0) -> Sample:
+    return Sample(seconds, seconds, read, read, 0, 0.0, 0.0, 0, "same", "early", False, 0.0)
+
+
+@pytest.mark.parametrize(("computing", "binds", "bound"), [(3.0, "reading", 4.0), (5.0, "computing", 5.0)])
+def test_the_bound_is_the_longer_of_computing_and_reading(computing: float, binds: str, bound: float) -> None:
+    limit = comparison._Limit(1.0, 100.0)
+    runs = {(None, "resident"): [sample(computing)], (limit, "bare reads"): [sample(2.0, 200), sample(2.0, 180)]}
+    runs |= {(limit, name): [sample(6.0, 380), sample(8.0, 380)] for name in ROWS}
+    found = comparison._under(limit, runs)
+    assert (found["bandwidth"], found["binds"], found["bound_seconds"]) == (95, binds, bound)
+    assert {row["ratio"] for row in found["rows"].values()} == {7 / bound}
+
+
 def test_rounds_take_the_rows_in_rotating_order() -> None:
     order: list[str] = []
 
     def row(name: str) -> Callable[[], Sample]:
         def measure() -> Sample:
             order.append(name)
-            return Sample(1.0, 1.0, 0, 0, 0, 0.0, 0.0, 0, "same")
+            return sample()
 
         return measure
 

@@ -69,8 +69,8 @@ def row_costs(counts: NDArray[np.int64], tokens: int, factor: float, row_tile: i
     """
     limit = capacity(int(counts.sum()), len(counts), factor)
     return {
-        "every expert as many rows as tokens": padded(counts, tokens),
-        "every expert as many rows as the busiest": padded(counts, int(counts.max(initial=0))),
+        "each expert as many rows as tokens": padded(counts, tokens),
+        "each expert as many rows as the busiest": padded(counts, int(counts.max(initial=0))),
         f"capacity factor {factor:g}": padded(counts, limit),
         f"exact, in tiles of {row_tile} rows": tiled(counts, row_tile),
         "exact compaction": tiled(counts),

@@ -6,25 +6,15 @@ import nbformat
 import pytest
 
 from estream_lab.errors import EStreamError
-from estream_lab.notebooks import declared, run
+from estream_lab.notebooks import run
 
-TOUR = Path(__file__).parents[2] / "notebooks" / "00_tour.ipynb"
-NOTEBOOK = nbformat.read(TOUR, as_version=4)
+from .lessons import NOTEBOOKS, check_form
 
-
-def test_it_is_short_explained_and_clean() -> None:
-    kinds = [cell.cell_type for cell in NOTEBOOK.cells]
-    assert len(kinds) <= 25
-    assert kinds == ["markdown", "code"] * (len(kinds) // 2)  # a sentence before every cell
-    assert all(not cell.outputs and cell.execution_count is None for cell in NOTEBOOK.cells if "outputs" in cell)
-    assert set(NOTEBOOK.metadata) == {"kernelspec", "language_info"}
+TOUR = NOTEBOOKS / "00_tour.ipynb"
 
 
-def test_its_parameters_are_typed_and_it_has_no_logic() -> None:
-    assert declared(NOTEBOOK, "tour")["fast"].kind == "bool"
-    for cell in NOTEBOOK.cells:
-        lines = cell.source.splitlines() if cell.cell_type == "code" else []
-        assert [line for line in lines if line.startswith(("def ", "class ", "if ", "for ", "while ", " "))] == []
+def test_it_has_the_form_of_a_lesson() -> None:
+    check_form(TOUR)
 
 
 def test_it_runs_and_what_it_records_holds(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def test_rows_on_counts_worked_out_by_hand() -> None:
 def test_the_ways_go_from_the_most_rows_to_the_fewest() -> None:
     costs = row_costs(COUNTS, tokens=6, factor=1.5, row_tile=2)
     assert {name: (cost.rows, cost.dropped) for name, cost in costs.items()} == {
-        "every expert as many rows as tokens": (24, 0),
-        "every expert as many rows as the busiest": (20, 0),
+        "each expert as many rows as tokens": (24, 0),
+        "each expert as many rows as the busiest": (20, 0),
         "capacity factor 1.5": (12, 2),  # 3 each
         "exact, in tiles of 2 rows": (10, 0),
         "exact compaction": (8, 0),

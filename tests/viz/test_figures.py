@@ -12,6 +12,7 @@ from estream_lab.viz import figures
 from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, provenance_line
 
 from . import test_protocol_figures as protocol
+from . import test_routing_figures as routing
 from .hand_made import PLACEMENT, PROVENANCE, ROUTES, binding, trace
 
 
@@ -43,6 +44,7 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {
     "run_memory": lambda: figures.run_memory({"early": RUN, "resident": OTHER}),
     "timeline": lambda: figures.timeline({"early": trace()}),
     **protocol.DRAWN,
+    **routing.DRAWN,
 }
 
 
@@ -97,7 +99,8 @@ def test_the_heatmap_counts_routes_and_leaves_idle_experts_empty() -> None:
 
 def test_the_load_goes_from_busy_to_idle() -> None:
     lines = DRAWN["route_load"]().data
-    assert [list(line.y) for line in lines] == [[2, 2, 1, 1, 0, 0], [6, 0, 0, 0, 0, 0]]
+    assert [list(line.customdata) for line in lines] == [[2, 2, 1, 1, 0, 0], [6, 0, 0, 0, 0, 0]]
+    assert [line.name for line in lines] == ["layer 4", "layer 7"]
 
 
 def test_compaction_shows_the_worked_example() -> None:

@@ -5,5 +5,6 @@
 
 from estream_lab.viz.explore.base import Explorer, Picture
 from estream_lab.viz.explore.pipeline import Choice, PipelineExplorer, explore
+from estream_lab.viz.explore.routing import RoutingExplorer
 
-__all__ = ["Choice", "Explorer", "Picture", "PipelineExplorer", "explore"]
+__all__ = ["Choice", "Explorer", "Picture", "PipelineExplorer", "RoutingExplorer", "explore"]

@@ -26,17 +26,24 @@ import plotly.graph_objects as go
 
 from estream_lab.errors import EStreamError
 from estream_lab.viz.explore.live import Drawing, LiveFigure
+from estream_lab.viz.figures.theme import LINE_PX
 
 WRAP = {"flex_flow": "row wrap"}
 NARROW = {"width": "270px"}
+TWO_LINES = {"min_height": "60px"}  # the figure stays where it is when the text grows
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What an explorer shows: a drawing (or figure), and a line of HTML above it."""
+    """What an explorer shows: a drawing (or figure), and a line of HTML above it.
+
+    `settings` tell in a static figure what the controls said, where the drawing itself does not: a title that changes
+    with every move would be drawn anew with every move.
+    """
 
     figure: Drawing | go.Figure
     text: str
+    settings: str = ""
 
 
 class Explorer(ABC):
@@ -54,7 +61,7 @@ class Explorer(ABC):
         self.last = self.picture(**self.values)
         self._figure = LiveFigure(self.last.figure)
         self.live = self._figure.widget
-        self.line = widgets.HTML(self.last.text)
+        self.line = widgets.HTML(self.last.text, layout=TWO_LINES)
         for control in self.controls.values():
             control.observe(self._moved, names="value")
         bar = widgets.HBox(list(self.controls.values()), layout=WRAP)
@@ -71,8 +78,13 @@ class Explorer(ABC):
 
     @property
     def figure(self) -> go.Figure:
-        """The last picture as a static figure."""
-        return go.Figure(self.last.figure)
+        """The last picture as a static figure, with its settings at the head of the subtitle."""
+        figure = go.Figure(self.last.figure)
+        if self.last.settings:
+            subtitle = figure.layout.title.subtitle
+            subtitle.text = f"{self.last.settings}<br>{subtitle.text or ''}"
+            figure.update_layout(margin_t=figure.layout.margin.t + LINE_PX, height=figure.layout.height + LINE_PX)
+        return figure
 
     def _moved(self, _: object) -> None:
         if self.busy:

@@ -1,7 +1,7 @@
 """The pipeline explorer: schedule, G, Q, B and a declared read bandwidth on the real trace."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ class Choice:
 class Exploration(Picture):
     """A choice, the run that it gave, and the picture of it."""
 
-    choice: Choice
-    result: PrefillResult
+    choice: Choice = field(kw_only=True)
+    result: PrefillResult = field(kw_only=True)
 
 
 def explore(
@@ -60,7 +60,7 @@ def explore(
     if repeats > 1:
         trace = replace(result.trace, provenance={**result.trace.provenance, "runs": repeats})
         result = replace(result, trace=trace)
-    return Exploration(timeline(result.trace), metrics_line(result), choice, result)
+    return Exploration(timeline(result.trace), metrics_line(result), choice=choice, result=result)
 
 
 def metrics_line(result: PrefillResult) -> str:

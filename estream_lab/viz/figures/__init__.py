@@ -8,29 +8,40 @@ from estream_lab.viz.figures.equality import equality_table
 from estream_lab.viz.figures.idle import idle_bars
 from estream_lab.viz.figures.memory import memory_bars, run_memory
 from estream_lab.viz.figures.next_tokens import next_tokens
+from estream_lab.viz.figures.padding import capacity_panels, padding_bars
 from estream_lab.viz.figures.placement import placement_map
 from estream_lab.viz.figures.protocol import attempts_table, explored_table, rules_table
 from estream_lab.viz.figures.reads import read_bars
-from estream_lab.viz.figures.routes import route_load, routes_heatmap
+from estream_lab.viz.figures.router import router_scores, weight_sums
+from estream_lab.viz.figures.routes import load_curves, route_load, routes_heatmap
+from estream_lab.viz.figures.skew import skew_bars
 from estream_lab.viz.figures.slots import slot_states
 from estream_lab.viz.figures.steps import step_timeline
 from estream_lab.viz.figures.timeline import timeline
+from estream_lab.viz.figures.touched import touched_curve
 
 __all__ = [
     "attempts_table",
+    "capacity_panels",
     "compaction",
     "equality_table",
     "explored_table",
     "idle_bars",
+    "load_curves",
     "memory_bars",
     "next_tokens",
+    "padding_bars",
     "placement_map",
     "read_bars",
     "route_load",
+    "router_scores",
     "routes_heatmap",
     "rules_table",
     "run_memory",
+    "skew_bars",
     "slot_states",
     "step_timeline",
     "timeline",
+    "touched_curve",
+    "weight_sums",
 ]

@@ -40,20 +40,34 @@ def routes_heatmap(routes: Mapping[int, Routes], experts: int, provenance: Prove
 
 def route_load(routes: Mapping[int, Routes], experts: int, provenance: Provenance) -> go.Figure:
     """The experts of each layer from the busiest to the idlest, against an even spread."""
-    counts = np.sort(loads(routes, experts), axis=1)[:, ::-1]  # (L, E)
+    return load_curves({f"layer {layer}": routes[layer] for layer in sorted(routes)}, experts, provenance)
+
+
+def load_curves(routes: Mapping[str, Routes], experts: int, provenance: Provenance) -> go.Figure:
+    """The experts of each labelled layer from the busiest to the idlest, against an even spread.
+
+    Loads are told in shares of the layer's routes, so that layers of different prompts compare.
+    """
     figure = go.Figure()
-    for row, layer in enumerate(sorted(routes)):
+    for row, (label, layer) in enumerate(routes.items()):
+        counts = np.sort(layer.counts(experts))[::-1]  # (E,)
         figure.add_scatter(
-            x=list(range(1, experts + 1)),
-            y=counts[row],
+            x=np.arange(1, experts + 1),
+            y=100 * counts / max(counts.sum(), 1),
+            customdata=counts,
             mode="lines+markers",
             line={"shape": "hvh", "width": 2, "color": SEQUENCE[row % len(SEQUENCE)]},
             marker={"size": 5},
-            name=f"layer {layer}",
-            hovertemplate=f"layer {layer}, busiest expert no. %{{x}}<br>%{{y}} routes<extra></extra>",
+            name=label,
+            hovertemplate=f"{label}, busiest expert no. %{{x}}<br>%{{customdata}} routes, %{{y:.1f}} %<extra></extra>",
         )
-    even = counts.sum(axis=1).mean() / experts
-    figure.add_hline(y=even, line={"color": GREY, "dash": "dot"}, annotation_text=f"even spread: {even:.0f}")
+    even = 100 / experts
+    figure.add_hline(
+        y=even,
+        line={"color": GREY, "dash": "dot"},
+        annotation_text=f"even spread: {even:.3g} %",
+        annotation_position="top right",
+    )
     figure.update_xaxes(title_text="experts, busiest first")
-    figure.update_yaxes(title_text="routes", rangemode="tozero", gridcolor=FAINT)
+    figure.update_yaxes(title_text="share of the layer's routes, %", rangemode="tozero", gridcolor=FAINT)
     return dress(figure, "Load of the experts", provenance_line(provenance), 320)

@@ -1,6 +1,7 @@
 """One look for all figures, readable on light and on dark pages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -71,8 +72,8 @@ TEMPLATE = go.layout.Template(
     }
 )
 
-LINE = 112
-"""Characters of a subtitle line: plotly does not wrap."""
+LINE, LINE_PX = 112, 16
+"""Characters of a subtitle line (plotly does not wrap), and its height."""
 
 
 def provenance_line(provenance: Provenance) -> str:
@@ -90,6 +91,9 @@ def provenance_line(provenance: Provenance) -> str:
         parts.append(" ".join(settings))
     for key, form in (("tokens", "{} tokens"), ("threads", "{} threads"), ("layout", "{}"), ("numerics_profile", "{}")):
         if get(key):
+            parts.append(form.format(get(key)))
+    for key, form in (("seed", "seed {}"), ("note", "{}")):
+        if key in provenance:
             parts.append(form.format(get(key)))
     if get("runs"):
         parts.append(f"median of {get('runs')} runs")
@@ -124,20 +128,33 @@ def wrap(parts: list[str]) -> str:
     return "<br>".join(lines)
 
 
-def dress(figure: go.Figure, title: str, subtitle: str, height: int) -> go.Figure:
-    """Give a figure the template, a title and its provenance below it; `height` is that of the plot itself, in px.
+PANEL_TITLE = 24
+"""Room above the plot for the titles of panels, in px."""
 
-    A legend goes to the bottom.
+
+def dress(figure: go.Figure, title: str, subtitle: str, height: int, room: int = 0) -> go.Figure:
+    """Give a figure the template, a title and its provenance below it.
+
+    `height` is that of the plot itself, in px, `room` what is left free above it. A legend goes to the bottom.
     """
-    top = 46 + 16 * (subtitle.count("<br>") + 1)
-    bottom = 100 if any(trace.name and trace.showlegend is not False for trace in figure.data) else 60
-    figure.update_layout(
-        template=TEMPLATE,
-        title={"text": title, "subtitle": {"text": subtitle}},
-        height=height + top + bottom,
-        margin={"t": top, "b": bottom},
-    )
-    return figure
+    legend = any(trace.name and trace.showlegend is not False for trace in figure.data)
+    return figure.update_layout(dressing(title, subtitle, height, room, legend))
+
+
+def dressing(title: str, subtitle: str, height: int, room: int = 0, legend: bool = False) -> dict[str, Any]:
+    """The layout that `dress` gives, as plain values."""
+    top, bottom = 46 + LINE_PX * (subtitle.count("<br>") + 1) + room, 100 if legend else 60
+    return {
+        "template": TEMPLATE,
+        "title": {"text": title, "subtitle": {"text": subtitle}},
+        "height": height + top + bottom,
+        "margin": {"t": top, "b": bottom},
+    }
+
+
+def key(colours: Mapping[str, str]) -> str:
+    """A legend in one line of text: it costs a live figure nothing, where plotly's own is drawn anew at each change."""
+    return "  ".join(f'<span style="color:{colour}">■</span> {name}' for name, colour in colours.items())
 
 
 def milliseconds(ns: int) -> str:

@@ -16,7 +16,7 @@ from estream_lab.experts.steps import transitions, walk
 from estream_lab.trace import Provenance, Trace
 from estream_lab.viz import figures
 from estream_lab.viz.figures.placement import stays
-from estream_lab.viz.figures.steps import PURPLE, RED, TO_COME, step_drawing
+from estream_lab.viz.figures.steps import FAINT, PURPLE, RED, step_drawing
 from estream_lab.viz.figures.story import Story
 from estream_lab.viz.figures.tables import table
 
@@ -84,13 +84,15 @@ def test_the_bars_are_the_states_that_the_moves_lead_through() -> None:
     assert bars(drawing, "in use") == [(1, 7, 7, "group 0")]
 
 
-def test_a_drawing_goes_up_to_its_step_and_what_is_to_come_is_faint() -> None:
+def test_a_drawing_goes_up_to_its_step_in_a_frame_that_stays() -> None:
     drawing = step_drawing(story("last-invocation"), 4)
     assert bars(drawing, "filling") == [(1, 3, 4, "group 0")]
     assert bars(drawing, "in use") == []
-    labels = drawing["layout"]["yaxis"]["ticktext"]
-    assert [TO_COME in label for label in labels] == [False] * 4 + [True] * 5
-    assert len({len(step_drawing(story("last-invocation"), step)["data"]) for step in range(10)}) == 1
+    assert drawing["layout"]["shapes"][-1]["y0"] == 4.5  # the line below the last step
+    every = [step_drawing(story("last-invocation"), step) for step in range(10)]
+    assert len({len(one["data"]) for one in every}) == 1
+    frame = [{key: value for key, value in one["layout"].items() if key != "shapes"} for one in every]
+    assert frame == [frame[0]] * 10
 
 
 def test_the_events_that_collide_are_red_and_the_forbidden_move_purple() -> None:
@@ -101,8 +103,7 @@ def test_the_events_that_collide_are_red_and_the_forbidden_move_purple() -> None
     (marks,) = [t for t in drawing["data"] if t["name"] == "collision"]
     assert marks["y"] == [7, 9] and {int(x) for x in marks["x"]} == {1}  # both in bank 0's column
     before = step_drawing(story("last-invocation"), 6)
-    assert not [label for label in before["layout"]["yaxis"]["ticktext"] if RED in label or PURPLE in label]
-    assert len(before["layout"]["shapes"]) == 1 and len(drawing["layout"]["shapes"]) == 3
+    assert len(before["layout"]["shapes"]) == 1 and len(drawing["layout"]["shapes"]) == 3  # bands behind both
 
 
 def test_a_hang_has_a_step_of_its_own_after_the_last_move() -> None:
@@ -111,17 +112,30 @@ def test_a_hang_has_a_step_of_its_own_after_the_last_move() -> None:
     drawing = step_drawing(hang, 9)
     assert RED in drawing["layout"]["yaxis"]["ticktext"][8] and "nothing can follow" in hang.words(9)
     assert bars(drawing, "ready") == [(1, 7, 8, "group 2 of layer 0"), (2, 8, 8, "group 0 of layer 1")]
-    assert drawing["layout"]["xaxis2"]["title"]["text"] == "Φ after step 8"
+    assert drawing["data"][-1]["text"][2] == "expert 2 → slot 0"  # the map that the last move leaves
 
 
 def test_the_map_shows_slots_of_published_banks_only() -> None:
     whole = Story(STORY, walk(STORY))
     before, after = (step_drawing(whole, step)["data"][-1] for step in (5, 6))
-    assert before["type"] == "heatmap" and not [text for row in before["text"] for text in row if text]
-    assert after["text"] == [["slot 0"], ["slot 1"], [""], [""], [""], [""]]
-    assert after["z"] == [[0], [0], [-1], [-1], [-1], [-1]]
-    later = figures.step_timeline(whole, map_at=11).data[-1]
-    assert [row[0] for row in later.text] == ["slot 0", "slot 1", "slot 2", "slot 3", "", ""]
+    assert before["text"] == [f"expert {expert}" for expert in range(6)]
+    assert set(before["marker"]["color"]) == {FAINT}
+    assert after["text"][:3] == ["expert 0 → slot 0", "expert 1 → slot 1", "expert 2"]
+    assert [colour == FAINT for colour in after["marker"]["color"]] == [False] * 2 + [True] * 4
+    later = figures.step_timeline(whole, map_at=11)
+    assert [text[-6:] for text in later.data[-1].text[:4]] == ["slot 0", "slot 1", "slot 2", "slot 3"]
+    assert later.data[-1].marker.color[1] != later.data[-1].marker.color[2]  # another bank
+    assert later.layout.xaxis.ticktext[-1] == "Φ, layer 0, step 11"
+
+
+def test_two_layers_have_a_map_each() -> None:
+    drawing = step_drawing(story("spare-bank"), 8)
+    assert drawing["layout"]["xaxis"]["ticktext"][-2:] == ["Φ, layer 0", "Φ, layer 1"]
+    assert drawing["data"][-1]["text"] == [
+        *("expert 0", "expert 1", "expert 2 → slot 0"),
+        *("expert 0 → slot 1", "expert 1", "expert 2"),
+    ]
+    assert drawing["data"][-1]["x"] == [3.25] * 3 + [4.25] * 3
 
 
 def test_a_failed_read_is_marked_in_its_bar() -> None:

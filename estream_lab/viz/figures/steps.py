@@ -5,6 +5,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Any, NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
 
 from estream_lab.experts.exploration import Setting
@@ -14,8 +15,19 @@ from estream_lab.viz.figures.story import Story
 from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, FAINT, GREY, LINE, TEMPLATE, provenance_line
 
 ROW = 23  # px
-LABELS = 300  # px, for the sentences
-TO_COME = "rgba(128,128,128,0.5)"
+LABELS = 290  # px, for the sentences
+GAP = 1.25  # columns from the last bank to the placement map
+TINTS = ("#7fbfe0", "#f0c060", "#8fd0bb", "#d0a8c8")  # of the banks, in the placement map
+BARE = {
+    **AXIS,
+    "showgrid": False,
+    "ticks": "",
+    "tickfont": {"size": 12},
+    "showline": False,
+    # plotly would measure every label at every step of a slider: a third of the time that drawing takes
+    "automargin": False,
+    "ticklabeloverflow": "allow",
+}
 RED, PURPLE, INK = COLOURS["wait"], COLOURS["other"], "#14181c"
 
 KINDS = {
@@ -57,7 +69,7 @@ def step_timeline(story: Story, map_at: int | None = None) -> go.Figure:
 
 
 def step_drawing(story: Story, step: int, map_at: int | None = None) -> dict[str, Any]:
-    """The story up to ``step`` as plain values (`viz.explore.live.Drawing`): what is to come is faint.
+    """The story up to ``step`` as plain values (`viz.explore.live.Drawing`).
 
     The placement map is that after ``map_at``, ``step`` by default.
     """
@@ -115,7 +127,7 @@ def _bars(kind: str, bars: Sequence[_Bar]) -> dict[str, Any]:
         "insidetextanchor": "start",
         "textangle": 0,
         "constraintext": "none",
-        "textfont": {"color": ink, "size": 12},
+        "textfont": {"color": ink, "size": 11},
         "marker": {"color": fill, "line": {"color": LINES.get(kind, COLOURS["expert"]), "width": 1}},
         "showlegend": True,
     }
@@ -138,25 +150,29 @@ def _marks(story: Story, step: int) -> dict[str, Any]:
     }
 
 
-def _map(story: Story, seen: int) -> dict[str, Any]:
-    """The placement map after ``seen`` steps: a column a layer, a row an expert, coloured by bank."""
-    slots = placement(story.states[seen], story.setting).T  # (E, L)
+def _map(story: Story, mapped: int) -> dict[str, Any]:
+    """The placement map after ``mapped`` steps: a column a layer, a row an expert, coloured by bank."""
+    slots, size = placement(story.states[mapped], story.setting), story.setting.group_size  # (L, E)
+    cells = [(layer, expert, int(slots[layer, expert])) for layer, expert in np.ndindex(slots.shape)]
     return {
-        "type": "heatmap",
+        "type": "bar",
         "name": "placement map",
-        "z": [[slot // story.setting.group_size for slot in row] for row in slots.tolist()],  # -1 // G is -1
-        "text": [[f"slot {slot}" if slot >= 0 else "" for slot in row] for row in slots.tolist()],
-        "texttemplate": "%{text}",
-        "textfont": {"color": INK, "size": 12},
-        "hovertemplate": "expert %{y} of layer %{x}: %{text}<extra></extra>",
-        "zmin": -1,
-        "zmax": max(1, story.setting.banks - 1),
-        "colorscale": [[0, FAINT], [0.49, FAINT], [0.5, "#7fbfe0"], [1, "#f0c060"]],
-        "showscale": False,
-        "xgap": 2,
-        "ygap": 2,
-        "xaxis": "x2",
-        "yaxis": "y2",
+        "x": [story.setting.banks + GAP + layer for layer, _, _ in cells],
+        "base": [expert + 0.53 for _, expert, _ in cells],
+        "y": [0.94] * len(cells),
+        "width": 0.96,
+        "text": [f"expert {expert}{f' → slot {slot}' if slot >= 0 else ''}" for _, expert, slot in cells],
+        "hovertemplate": "%{text}<extra></extra>",
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "constraintext": "none",
+        "textfont": {"color": [INK if slot >= 0 else GREY for _, _, slot in cells], "size": 12},
+        "marker": {
+            "color": [TINTS[slot // size % len(TINTS)] if slot >= 0 else FAINT for _, _, slot in cells],
+            "line": {"width": 0},
+        },
+        "showlegend": False,
     }
 
 
@@ -164,11 +180,10 @@ def _map(story: Story, seen: int) -> dict[str, Any]:
 
 
 def _layout(story: Story, step: int, mapped: int) -> dict[str, Any]:
-    banks, experts, layers = story.setting.banks, story.setting.experts, len(story.setting.limits.groups)
-    rows = len(story.lines)
+    banks, layers, rows = story.setting.banks, range(len(story.setting.limits.groups)), len(story.lines)
     subtitle = provenance_line({**story.provenance, **_settings(story.setting)})
-    top = 84 + 16 * (subtitle.count("<br>") + 1)
-    plot = ROW * max(rows, experts + 2)
+    top, plot = 62 + 16 * (subtitle.count("<br>") + 1), ROW * max(rows, story.setting.experts)
+    after = f", step {mapped}" if mapped != min(step, len(story.moves)) else ""
     return {
         "template": TEMPLATE,
         "title": {"text": _title(story), "subtitle": {"text": subtitle}, "xref": "container", "pad": {"l": 8, "t": 10}},
@@ -176,44 +191,24 @@ def _layout(story: Story, step: int, mapped: int) -> dict[str, Any]:
         "margin": {"t": top, "b": 56, "l": LABELS, "r": 20},
         "barmode": "overlay",
         "xaxis": {
-            **_bare(),
-            "domain": [0, 0.7],
-            "range": [-0.5, banks + 0.5],
+            **BARE,
+            "range": [-0.5, banks + GAP + len(layers) - 0.5],
             "side": "top",
-            "tickvals": list(range(banks + 1)),
-            "ticktext": ["executor", *(f"bank {at}" for at in range(banks))],
+            "tickvals": [*range(banks + 1), *(banks + GAP + layer for layer in layers)],
+            "ticktext": [
+                "executor",
+                *(f"bank {at}" for at in range(banks)),
+                *(f"Φ, layer {at}{after}" for at in layers),
+            ],
         },
         "yaxis": {
-            **_bare(),
-            "automargin": False,
+            **BARE,
             "range": [plot / ROW + 0.5, 0.5],
             "tickvals": list(range(1, rows + 1)),
-            "ticktext": [_label(story, at, step) for at in range(1, rows + 1)],
-        },
-        "xaxis2": {
-            **_bare(),
-            "domain": [0.82, 1],
-            "anchor": "y2",
-            "side": "top",
-            "title": {"text": f"Φ after step {mapped}", "font": {"size": 13}, "standoff": 6},
-            "range": [-0.5, layers - 0.5],
-            "tickvals": list(range(layers)),
-            "ticktext": [f"layer {layer}" for layer in range(layers)],
-        },
-        "yaxis2": {
-            **_bare(),
-            "domain": [1 - experts * ROW / plot, 1],
-            "anchor": "x2",
-            "range": [experts - 0.5, -0.5],
-            "tickvals": list(range(experts)),
-            "ticktext": [f"expert {expert}" for expert in range(experts)],
+            "ticktext": [_label(story, at) for at in range(1, rows + 1)],
         },
         "shapes": _shapes(story, step),
     }
-
-
-def _bare() -> dict[str, Any]:
-    return {**AXIS, "showgrid": False, "ticks": "", "tickfont": {"size": 12}, "showline": False}
 
 
 def _settings(setting: Setting) -> dict[str, int]:
@@ -226,11 +221,9 @@ def _title(story: Story) -> str:
     return f"Without the rule “{story.rule}”: {story.hazard.kind}"
 
 
-def _label(story: Story, at: int, step: int) -> str:
+def _label(story: Story, at: int) -> str:
     """The sentence of a step, in the colour of what it is."""
     text = f"{story.words(at)}  <b>{at}</b>"
-    if at > step:
-        return f'<span style="color:{TO_COME}">{text}</span>'
     if at in [event.at for event in story.collision]:
         return f'<span style="color:{RED}"><b>{text}</b></span>'
     return f'<span style="color:{PURPLE}"><b>{text}</b></span>' if at in story.refused else text
@@ -238,7 +231,7 @@ def _label(story: Story, at: int, step: int) -> str:
 
 def _shapes(story: Story, step: int) -> list[dict[str, Any]]:
     """A band behind the colliding steps that have come, and a line below the last step that has."""
-    across = {"xref": "x domain", "x0": 0, "x1": 1, "layer": "below"}
+    across = {"x0": -0.5, "x1": story.setting.banks + 0.5, "layer": "below"}
     bands = [
         {"type": "rect", **across, "y0": event.at - 0.5, "y1": event.at + 0.5, "fillcolor": FAINT, "line": {"width": 0}}
         for event in story.collision

@@ -208,8 +208,7 @@ class StreamingLane(_InProcessLane):
         grouped = self._binder.group(routes, records.group_of(size), records.groups(size))
         invocations, kept = 0, 0
         try:
-            self._note_plan(layer, grouped)
-            pipeline.routes_known(layer, grouped.needed)
+            pipeline.routes_known(layer, {group: len(grouped.of(group)) for group in grouped.needed})
             while (ready := pipeline.next_ready()) is not None:
                 group, bank = ready
                 placement = pipeline.residency.placement(layer)
@@ -223,12 +222,6 @@ class StreamingLane(_InProcessLane):
             raise
         self._layer = NONE
         return y, Completion(read, speculative, kept, invocations, len(grouped.needed))
-
-    def _note_plan(self, layer: int, grouped: GroupedRoutes) -> None:
-        """Put what the router asks for into the trace."""
-        now = self._recorder.now()
-        for group in grouped.needed:
-            self._recorder.add("plan", "routed", now, now, layer=layer, group=group, rows=len(grouped.of(group)))
 
     def abort(self) -> None:
         """See `Lane`; groups that were kept are given up, too."""

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -104,11 +104,14 @@ class Pipeline:
             self._tell(Begin(layer, ahead))
             self._advance()
 
-    def routes_known(self, layer: int, needed: Sequence[int]) -> None:
-        """The router has run; ``needed`` are the groups with work."""
-        with self._changed:
-            self._needed = tuple(needed)
+    def routes_known(self, layer: int, rows: Mapping[int, int]) -> None:
+        """The router has run; ``rows`` are the groups with work, in visit order, and how many routes each has."""
+        with self._changed:  # spans too: a read that a loader thread starts is told before the routes, or after them
+            self._needed = tuple(rows)
             self._tell(Routed(layer, self._needed))
+            now = self._recorder.now()
+            for group, count in rows.items():
+                self._recorder.add("plan", "routed", now, now, layer=layer, group=group, rows=count)
             self._advance()
 
     def next_ready(self) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ model says: each bank the bytes of its group, every available bank poison.
 """
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,7 @@ class Rig:
                 self.pipeline.begin(layer, ahead)
             case Routed(layer, needed):
                 self.needed[layer] = needed
-                self.pipeline.routes_known(layer, needed)
+                self.pipeline.routes_known(layer, dict.fromkeys(needed, 1))
             case Read(key, _, _):
                 self.read.append(key)
             case Arrived(at):
@@ -244,6 +244,29 @@ def follow(setting: Setting, walk: tuple[Move, ...]) -> int:
             rig.agree()
             walked += 1
     return walked
+
+
+def test_routes_are_told_and_recorded_before_any_thread_decides_with_them() -> None:
+    """Else a read that was decided before the routes were known is dated after them: a false hazard in the trace."""
+    rig = Rig(Setting(5, 2, 2, 2, policies=Policies(Early())))
+
+    def somebody_else_decides() -> bool:
+        free = rig.pipeline._changed.acquire(blocking=False)
+        if free:
+            rig.pipeline._changed.release()
+        return free
+
+    class Watched(Recorder):
+        def add(self, unit: str, name: str, *times: int, **details: Any) -> None:
+            seen[name] = others.submit(somebody_else_decides).result()
+            super().add(unit, name, *times, **details)
+
+    seen: dict[str, bool] = {}
+    with ThreadPoolExecutor(1) as others:
+        rig.pipeline.start(Watched("test"))
+        rig.carry_out(Begin(0))
+        rig.carry_out(Routed(0, (0, 2)))
+    assert seen == {"issued": False, "routed": False}
 
 
 def reversed_banks(pipeline: Pipeline) -> None:

@@ -6,12 +6,15 @@ import io
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from typing import NoReturn, TextIO
 
 from estream_lab import __version__
 from estream_lab.cli import bench, doctor, notebooks, pack, prefill, routes, score
+from estream_lab.cli.signals import Stops
 from estream_lab.errors import EStreamError
 
 COMMANDS = (pack, prefill, score, routes, bench, notebooks, doctor)
@@ -29,13 +32,41 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``estream``; returns the exit status: 0, 1 for an error that was explained, 130 for ^C.
+    """Run ``estream``; returns the exit status: 0, 1 for an error that was explained, 130 for ^C, 143 for SIGTERM.
+
+    Args:
+        arguments: those of the command line by default. With others the process isn't ended where a signal doesn't: it
+            is the caller's.
 
     Raises:
         SystemExit: --help and --version (0), arguments that don't parse (2).
     """
-    _open_streams()
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    with Stops(last_resort=arguments is None) as stops:
+        bare = argparse.Namespace(debug=False, json=False, kept=_nothing_kept)
+        stops.tell = partial(_stopped, bare, stops)
+        _open_streams()
+        try:
+            return _run(sys.argv[1:] if arguments is None else list(arguments), stops)
+        except KeyboardInterrupt as stop:
+            if stops.claim():
+                stops.tell(str(stop))
+            return stops.status
+
+
+def _run(given: list[str], stops: Stops) -> int:
+    options = _parse(given)
+    stops.tell = partial(_stopped, options, stops)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()  # a reader that is gone shows here, not in Python's last breath
+    except Exception as error:
+        if stops.number:  # what a stop breaks on its way is no error of its own
+            raise KeyboardInterrupt from error
+        return _failed(options, error)
+    return status
+
+
+def _parse(given: list[str]) -> argparse.Namespace:
     parser = _Parser(prog="estream", description="Expert-streaming prefill of MoE models.")
     parser.add_argument("--version", action="version", version=f"estream {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -44,31 +75,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for command in added if isinstance(added, tuple) else (added,):  # a command may have several actions
             command.add_argument("--json", action="store_true", help="print one JSON object on standard output")
             command.add_argument("--debug", action="store_true", help="show a traceback for errors")
-            command.set_defaults(run=module.run)
+            kept = getattr(module, "kept", _nothing_kept)
+            command.set_defaults(run=module.run, kept=kept, started_ns=time.time_ns())
     try:
-        options = parser.parse_args(given)
+        return parser.parse_args(given)
     except _Misuse as misuse:
         usage, message = misuse.args
         _say(f"{usage}{message}", sys.stderr)
         if "--json" in given:
             _say(json.dumps({"error": message}), sys.stdout)
         raise SystemExit(2) from None
-    try:
-        status: int = options.run(options)
-        sys.stdout.flush()  # a reader that is gone shows here, not in Python's last breath
-    except EStreamError as error:
-        return _explain(options, str(error), 1)
-    except KeyboardInterrupt as stop:
-        kept = str(stop) or "no file was changed"
-        return _explain(options, f"stopped: {kept}", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
-        return 1
-    except MemoryError as error:
-        return _explain(options, f"not enough memory ({str(error) or 'none left'}): choose smaller numbers", 1)
-    except OSError as error:
-        return _explain(options, f"{error.filename or 'the system'}: {error.strerror or error}", 1)
-    return status
+
+
+def _nothing_kept(options: argparse.Namespace) -> str:
+    return "no file was changed"
+
+
+def _stopped(options: argparse.Namespace, stops: Stops, kept: str) -> None:
+    _explain(options, f"stopped: {kept or options.kept(options)}", stops.status)
+
+
+def _failed(options: argparse.Namespace, error: Exception) -> int:
+    """Explain an error, or raise it again where it is a fault of this program."""
+    match error:
+        case EStreamError():
+            return _explain(options, str(error), 1)
+        case BrokenPipeError():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at exit
+            return 1
+        case MemoryError():
+            return _explain(options, f"not enough memory ({str(error) or 'none left'}): choose smaller numbers", 1)
+        case OSError():
+            return _explain(options, f"{error.filename or 'the system'}: {error.strerror or error}", 1)
+    raise error
 
 
 def _open_streams() -> None:
@@ -82,7 +121,7 @@ def _open_streams() -> None:
 
 
 def _explain(options: argparse.Namespace, message: str, status: int) -> int:
-    if options.debug:
+    if options.debug and sys.exc_info()[0]:
         traceback.print_exc()
     _say(f"estream: {message}", sys.stderr)
     if options.json:

@@ -43,6 +43,11 @@ def run(options: argparse.Namespace) -> int:
     return int(any(notebook.status != "ok" for notebook in report.notebooks))
 
 
+def kept(options: argparse.Namespace) -> str:
+    """What a stopped run leaves."""
+    return f"executed copies are kept in {options.output}" if options.output.exists() else "no file was changed"
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:

@@ -137,3 +137,9 @@ def _text(options: argparse.Namespace) -> str:
         raise EStreamError(f"can't read {options.prompt_file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise EStreamError(f"{options.prompt_file} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def kept_files(options: argparse.Namespace, *paths: Path | None) -> str:
+    """Which of a stopped run's results are there already; each is whole."""
+    new = [str(path) for path in paths if path and path.exists() and path.stat().st_mtime_ns >= options.started_ns]
+    return f"{' and '.join(new)} {'is' if len(new) == 1 else 'are'} whole" if new else "no file was changed"

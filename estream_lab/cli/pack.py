@@ -11,6 +11,7 @@ from estream_lab.models.source import ExpertSource
 from estream_lab.routing import read_routes
 from estream_lab.streaming.pack import check_output, pack
 from estream_lab.streaming.record import QUANTS
+from estream_lab.streaming.store import MANIFEST
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -42,12 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     check_output(options.output, options.quant)
     order = _order(options)
-    try:
-        packed = pack(options.checkpoint, options.output, quant=options.quant, order=order)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"whole layers are kept in {options.output}.partial, run the same command again to go on"
-        ) from None
+    packed = pack(options.checkpoint, options.output, quant=options.quant, order=order)
     if options.json:
         print(json.dumps(packed.to_json() | {"order": order.to_json() if order else {"name": "id"}}))
     else:
@@ -56,6 +52,17 @@ def run(options: argparse.Namespace) -> int:
         sizes = f"{packed.experts_bytes} bytes of experts, {packed.dense_bytes} of the rest"
         print(f"{packed.path}: {sizes}{resumed}{ordered}")
     return 0
+
+
+def kept(options: argparse.Namespace) -> str:
+    """What a stopped run leaves, as the files tell it."""
+    partial, calibration = (options.output.with_name(options.output.name + s) for s in (".partial", ".calibration"))
+    if (options.output / MANIFEST).exists():
+        return f"{options.output} is whole"
+    place = next((path for path in (partial, calibration, options.output) if path.exists()), None)
+    if place is None:
+        return "no file was changed"
+    return f"whole layers are kept in {place}, run the same command again to go on"
 
 
 def _order(options: argparse.Namespace) -> ExpertOrder | None:

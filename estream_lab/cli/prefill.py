@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from estream_lab.cli.options import add_engine, add_prompt, open_engine, prompt_tokens
+from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, prompt_tokens
 from estream_lab.engine import PrefillResult
 from estream_lab.trace import check_writable, write_chrome, write_perfetto
 
@@ -39,6 +39,11 @@ def run(options: argparse.Namespace) -> int:
             if path is not None:
                 print(f"written         {path}")
     return 0
+
+
+def kept(options: argparse.Namespace) -> str:
+    """What a stopped run leaves."""
+    return kept_files(options, options.trace, options.report)
 
 
 def summary(result: PrefillResult) -> str:

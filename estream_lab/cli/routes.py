@@ -5,7 +5,7 @@ import json
 import math
 from pathlib import Path
 
-from estream_lab.cli.options import add_engine, add_prompt, open_engine, positive, prompt_tokens
+from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, positive, prompt_tokens
 from estream_lab.errors import EStreamError
 from estream_lab.routing import Routes, read_routes, skew, synthetic_routes, write_routes
 
@@ -45,6 +45,11 @@ def run(options: argparse.Namespace) -> int:
             f"{100 * row['share_in_filled']:5.1f} % in experts with {row['threshold']} routes or more"
         )
     return 0
+
+
+def kept(options: argparse.Namespace) -> str:
+    """What a stopped run leaves."""
+    return kept_files(options, options.output)
 
 
 def _routes(options: argparse.Namespace) -> tuple[dict[int, Routes], int, str]:

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
@@ -24,6 +25,7 @@ from estream_lab.kernels import host
 from estream_lab.machine import available_cpus
 from estream_lab.models.tokenizer import Tokenizer
 from estream_lab.streaming import Store
+from estream_lab.workers import sheltered
 
 Positions = Literal["last", "all"] | Sequence[int]
 
@@ -101,11 +103,14 @@ class PrefillEngine:
         rows = _rows(positions, len(ids))
         if want not in get_args(Want):
             raise EStreamError(f"a prefill gives {', '.join(get_args(Want))}, not '{want}'")
-        demand = Demand(len(ids), len(rows), want)
+        return sheltered(partial(self._answer, ids, want, rows, progress))
+
+    def _answer(self, ids: NDArray[np.int32], want: Want, rows: NDArray[np.int64], progress: bool) -> PrefillResult:
+        """A request, checked, on a thread where no signal interrupts it."""
+        host.set_threads(self.settings.threads or available_cpus())  # of this thread's kernels, no other's
         with self._alone():
-            memory, room, cache = self._holdings.prepare(demand)
+            memory, room, cache = self._holdings.prepare(Demand(len(ids), len(rows), want))
             try:
-                host.set_threads(self.settings.threads or available_cpus())
                 request = Request.begin(ids, want, rows, self.spec, cache, room.lane)
                 return self._run(request, memory, room, progress)
             except BaseException:
@@ -123,13 +128,17 @@ class PrefillEngine:
         """
         if tokens > self.spec.context:
             raise EStreamError(f"{tokens} tokens are more than the model's context of {self.spec.context}")
+        return sheltered(partial(self._prepare, Demand(max(1, tokens), max(1, outputs), want)))
+
+    def _prepare(self, demand: Demand) -> MemoryPlan:
         with self._alone():
-            return self._holdings.prepare(Demand(max(1, tokens), max(1, outputs), want))[0]
+            return self._holdings.prepare(demand)[0]
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        """One request at a time; one that was stopped may still be on its way out."""
         if not self._busy.acquire(blocking=False):
-            raise EStreamError("this engine runs another thread's request: open one engine a thread")
+            raise EStreamError("this engine runs another request: wait for its end, or open one engine a thread")
         try:
             yield
         finally:

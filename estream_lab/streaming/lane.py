@@ -1,5 +1,6 @@
 """Lanes, where a layer's routed experts run: the protocol, and the in-process lane, streamed or resident."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -21,6 +22,7 @@ from estream_lab.streaming.pipeline import Pipeline
 from estream_lab.streaming.plan import LanePlan, WaitLimit
 from estream_lab.streaming.store import Store
 from estream_lab.trace import Recorder
+from estream_lab.workers import SETTLE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,10 @@ class StreamingLane(_InProcessLane):
                 pipeline.run_done(bank)
             read, speculative = pipeline.end(layer)
         except BaseException:
-            self.abort()
+            with suppress(
+                EStreamError
+            ):  # reads that don't end: whoever holds the lane closes it, and hears of this first
+                self.abort()
             raise
         self._layer = NONE
         return y, Completion(read, speculative, kept, invocations, len(grouped.needed))
@@ -228,15 +233,16 @@ class StreamingLane(_InProcessLane):
         if self._layer == NONE and self.pipeline.idle:
             return
         self.pipeline.give_up()
-        self._loader.settle(self._wait.seconds)
+        self._loader.settle(min(self._wait.seconds, SETTLE_SECONDS))
         self.pipeline.rest()
         self._layer = NONE
         for bank in range(self._plan.banks):
             self._arena.release(bank)
 
     def close(self) -> None:
-        """See `Lane`."""
-        self.abort()
+        """See `Lane`; reads that don't end are left to themselves, with the arena that they write to."""
+        with suppress(EStreamError):
+            self.abort()
         self._loader.close()
 
 
@@ -266,8 +272,8 @@ class ResidentLane(_InProcessLane):
             views = self._arena.bank_view(bank, len(experts), records.record.stride)
             reads.append(loader.submit(GroupRead(layer, group, size, views)))
             placement[experts] = np.arange(bank * size, bank * size + len(experts), dtype=np.int32)
-        for read in reads:
-            read.result()
+        for group, read in enumerate(reads):
+            loader.wait(read, str(GroupKey(layer, group)))
         return placement
 
     def begin(self, layer: int) -> None:

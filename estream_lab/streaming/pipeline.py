@@ -34,6 +34,7 @@ from estream_lab.streaming.loader import GroupRead, Loader
 from estream_lab.streaming.plan import WaitLimit
 from estream_lab.streaming.store import LayerRecords
 from estream_lab.trace import Recorder
+from estream_lab.workers import LISTEN_SECONDS, check_stopped
 
 
 class Pipeline:
@@ -185,7 +186,8 @@ class Pipeline:
                 raise EStreamError(
                     f"gave up waiting for {what} after {self._wait.seconds:g} s: storage doesn't answer, check the disk"
                 )
-            self._changed.wait(left)
+            check_stopped()
+            self._changed.wait(min(left, LISTEN_SECONDS))
         if waited:
             layer, group = (self.state.layer, None) if key is None else key
             self._recorder.add("wait", "wait for group", start, self._recorder.now(), layer=layer, group=group)

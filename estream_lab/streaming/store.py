@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,12 @@ from estream_lab.experts.shape import PAGE_BYTES, RecordClass
 from estream_lab.models.regular import read_regular
 from estream_lab.models.shard import Shard
 from estream_lab.models.spec import ModelSpec
+from estream_lab.streaming.plan import WaitLimit
+from estream_lab.workers import Attendant, answered
 
 FORMAT, VERSION = "estream-store", 1
 MANIFEST, EXPERTS, DENSE = "manifest.json", "experts.bin", "dense.safetensors"
+NO_BYTES = WaitLimit.of(None, 0)  # for answers that bring next to none
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,8 @@ class Store:
 
     def _manifest_bytes(self) -> bytes:
         try:
-            return read_regular(self.path / MANIFEST)
+            path = self.path / MANIFEST
+            return answered(partial(read_regular, path), str(path), NO_BYTES.seconds)
         except FileNotFoundError:
             hint = "no such folder" if not self.path.exists() else f"it has no {MANIFEST}"
             if self.path.with_name(self.path.name + ".partial").exists():
@@ -178,21 +182,30 @@ class Store:
 
     @contextmanager
     def dense_reader(self) -> Iterator[Callable[[str], NDArray[np.float32]]]:
-        """A function that reads one dense tensor as float32 and verifies its checksum, while the file is open."""
-        file = Shard(self.path / DENSE)
+        """A function that reads one dense tensor as float32 and verifies its checksum, while the file is open.
 
-        def read(name: str) -> NDArray[np.float32]:
-            if name not in self._dense_checksums or name not in file.entries:
-                raise EStreamError(f"{self.path} has no dense tensor '{name}': pack the store again")
-            tensor = file.read(name)
-            if dense_checksum(tensor) != self._dense_checksums[name]:
-                raise EStreamError(f"tensor '{name}' in {file.path} has a wrong checksum: pack the store again")
-            return tensor
+        It reads on a thread of its own, so that storage that doesn't answer is given up with an error.
+        """
+        path = self.path / DENSE
+        with Attendant[Any]("estream-dense") as attendant:
+            file: Shard = attendant.ask(partial(Shard, path), f"the opening of {path}", NO_BYTES.seconds)
 
-        try:
+            def read(name: str) -> NDArray[np.float32]:
+                if name not in self._dense_checksums or name not in file.entries:
+                    raise EStreamError(f"{self.path} has no dense tensor '{name}': pack the store again")
+                what, limit = f"tensor '{name}' of {path}", WaitLimit.of(None, file.entries[name].nbytes)
+                try:
+                    tensor: NDArray[np.float32] = attendant.ask(partial(file.read, name), what, limit.seconds)
+                except OSError as error:
+                    raise EStreamError(
+                        f"reading {what} failed: {error.strerror}: check the disk, or move the store"
+                    ) from error
+                if dense_checksum(tensor) != self._dense_checksums[name]:
+                    raise EStreamError(f"tensor '{name}' in {path} has a wrong checksum: pack the store again")
+                return tensor
+
+            attendant.at_rest(file.close)
             yield read
-        finally:
-            file.close()
 
     def verify_dense(self) -> None:
         """Read every dense tensor and verify its checksum.

@@ -18,7 +18,13 @@ FLOORS = {
     3: ["estream_lab.experts"],
     2: ["estream_lab.models"],
     1: ["estream_lab.kernels", "estream_lab.routing"],
-    0: ["estream_lab.trace", "estream_lab.notebooks", "estream_lab.machine", "estream_lab.cgroup"],
+    0: [
+        "estream_lab.trace",
+        "estream_lab.notebooks",
+        "estream_lab.machine",
+        "estream_lab.cgroup",
+        "estream_lab.workers",
+    ],
     -1: ["estream_lab.errors", "estream_lab"],  # the package itself holds the version: anyone may ask for it
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms}

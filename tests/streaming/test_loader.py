@@ -1,10 +1,13 @@
 """The loader: aligned direct reads, short reads, a declared bandwidth, and errors that name what failed."""
 
 import errno
+import fcntl
 import mmap
 import os
 import threading
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +19,10 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts import Arena
 from estream_lab.streaming import Store
 from estream_lab.streaming import files as files_module
+from estream_lab.streaming import loader as loader_module
+from estream_lab.streaming.bandwidth import SLICE_BYTES, TokenBucket
 from estream_lab.streaming.files import DirectFile, open_direct
-from estream_lab.streaming.loader import GroupRead, Loader, TokenBucket, _window
+from estream_lab.streaming.loader import GroupRead, Loader, _window, verify_records
 from estream_lab.streaming.plan import WaitLimit
 from tests.stores import synthetic_store
 
@@ -63,6 +68,24 @@ def test_short_reads_go_on_at_a_page(store: Store, monkeypatch: pytest.MonkeyPat
     assert all(offset % 4096 == 0 for offset in offsets) and len(offsets) > (piece < len(content))
 
 
+@pytest.mark.parametrize("piece", [1000, 4095])
+def test_direct_reads_that_stop_within_a_page_go_on_buffered(
+    store: Store, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    """The next direct read would have to start where the last began, for ever."""
+    real = os.preadv
+
+    def short(fd: int, views: list[memoryview], offset: int) -> int:
+        got = min(piece, real(fd, views, offset))
+        for view in _window(views, got, 1 << 20):  # what lies behind is not what the file holds
+            view[:] = bytes(len(view))
+        return got
+
+    monkeypatch.setattr(files_module.os, "preadv", short)
+    content, _ = read_group(store, 1, 0, 2)
+    assert content.tobytes() == store.experts_path.read_bytes()[store.layers[1].offset :][: len(content)]
+
+
 def test_as_many_reads_as_the_queue_is_deep_are_outstanding_at_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,9 +109,17 @@ def test_waiting_allows_for_a_declared_bandwidth() -> None:
 
 
 def test_a_file_cut_off_in_use_is_an_error_not_wrong_weights(store: Store) -> None:
+    loader, arena = Loader(store, 1), Arena(1, 10, store.stride)
     os.truncate(store.experts_path, store.layers[2].offset + 3 * store.stride)
     with pytest.raises(EStreamError, match="ended .* bytes early in group 0 of layer 2"):
-        read_group(store, 2, 0, 10)
+        loader.submit(GroupRead(2, 0, 10, arena.bank_view(0, 10, store.stride))).result()
+    loader.close()
+
+
+def test_a_file_of_another_size_than_the_manifests_is_refused_at_once(store: Store) -> None:
+    os.truncate(store.experts_path, 4096)
+    with pytest.raises(EStreamError, match="has 4096 bytes where the manifest says .* since the store was opened"):
+        Loader(store, 1)
 
 
 def test_a_failing_disk_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +155,203 @@ def test_without_direct_io_reads_fall_back_and_say_why(store: Store, monkeypatch
 def test_a_missing_file_is_not_taken_for_missing_direct_io(tmp_path: Path) -> None:
     with pytest.raises(EStreamError, match="can't open .*No such file"):
         open_direct(tmp_path / "gone.bin")
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EINTR])
+@pytest.mark.parametrize("times", [1, 11])
+def test_busy_storage_is_asked_again_with_patience_that_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch, number: int, times: int
+) -> None:
+    calls, waits, real = [], [], os.preadv
+
+    class Clock(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return False
+
+    def busy(fd: int, views: list[memoryview], offset: int) -> int:
+        calls.append(offset)
+        if len(calls) <= times:
+            raise OSError(number, os.strerror(number))
+        return real(fd, views, offset)
+
+    monkeypatch.setattr(files_module.os, "preadv", busy)
+    monkeypatch.setattr(Loader, "_renew", _renew_with(Clock))
+    if times == 1:
+        content, _ = read_group(store, 0, 0, 3)
+        assert content.tobytes() == store.experts_path.read_bytes()[: len(content)]
+    else:
+        sentence = (
+            f"group 0 of layer 0 from .* failed: {os.strerror(number)}, 11 times: wait until storage is less busy"
+        )
+        with pytest.raises(EStreamError, match=sentence):
+            read_group(store, 0, 0, 3)
+        assert sum(waits) == pytest.approx(2.047)
+    assert waits == loader_module.BUSY_WAITS[:times]
+
+
+def _renew_with(clock: type[threading.Event]) -> Any:
+    real = Loader._renew
+
+    def renew(self: Loader) -> None:
+        real(self)
+        self._stop = clock()
+
+    return renew
+
+
+def test_direct_io_that_opens_but_does_not_read_falls_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems take the flag and refuse the read."""
+    real, refused = os.preadv, []
+
+    def refuse(fd: int, views: list[memoryview], offset: int) -> int:
+        if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+            refused.append(offset)
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return real(fd, views, offset)
+
+    monkeypatch.setattr(files_module.os, "preadv", refuse)
+    loader, arena = Loader(store, 1), Arena(1, 3, store.stride)
+    assert loader.direct and not loader.fallback_reason
+    for _ in range(2):
+        loader.submit(GroupRead(0, 0, 3, arena.bank_view(0, 3, store.stride))).result()
+    assert arena.memory.tobytes() == store.experts_path.read_bytes()[: arena.nbytes]
+    assert not loader.direct and loader.fallback_reason == "direct reads fail here: Invalid argument"
+    assert len(refused) == 1
+    loader.close()
+
+
+def test_a_read_that_is_wrong_without_direct_io_is_no_reason_to_fall_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, views: list[memoryview], offset: int) -> int:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr(files_module.os, "preadv", refuse)
+    with pytest.raises(EStreamError, match="Invalid argument: check the disk"):
+        read_group(store, 0, 0, 3)
+
+
+def test_a_reading_thread_that_dies_says_which_read_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(self: DirectFile, views: list[memoryview], offset: int) -> int:
+        raise SystemExit
+
+    monkeypatch.setattr(DirectFile, "read_into", die)
+    with pytest.raises(EStreamError, match=r"group 1 of layer 0 .* the reading thread died \(SystemExit\(\)\): run"):
+        read_group(store, 0, 1, 4)
+
+
+@pytest.fixture
+def hung(store: Store, monkeypatch: pytest.MonkeyPatch):
+    """A loader one of whose two reads hangs in the system until the end of the test."""
+    begun, go, real = threading.Event(), threading.Event(), os.preadv
+
+    def hang(fd: int, views: list[memoryview], offset: int) -> int:
+        begun.set()
+        assert go.wait(60)
+        return real(fd, views, offset)
+
+    monkeypatch.setattr(files_module.os, "preadv", hang)
+    monkeypatch.setattr(loader_module, "SETTLE_SECONDS", 0.01)
+    loader = Loader(store, 1)
+    view = memoryview(mmap.mmap(-1, store.stride))
+    reads = [loader.submit(GroupRead(0, group, 1, [view])) for group in range(2)]
+    assert begun.wait(60)
+    held = SimpleNamespace(loader=loader, reads=reads, go=go)
+    del loader
+    yield held
+    go.set()
+    _join_readers()
+
+
+def _join_readers() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("estream-read"):
+            thread.join(60)
+
+
+def test_waiting_for_a_hung_read_ends_and_says_what_for(hung: Any) -> None:
+    loader, reads = hung.loader, hung.reads
+    with pytest.raises(EStreamError, match=r"gave up waiting for group 0 of layer 0 after 0.01 s: .* check the disk"):
+        loader.wait(reads[0], "group 0 of layer 0", 0.01)
+    loader.close()
+
+
+def test_a_hung_read_holds_up_neither_settling_nor_closing(hung: Any) -> None:
+    loader, reads = hung.loader, hung.reads
+    with pytest.raises(EStreamError, match="did not end within 0.01 s: check the disk"):
+        loader.settle(0.01)
+    with pytest.raises(EStreamError, match="did not end"):
+        loader.settle(1e9)  # what was waited for once is not waited for again
+    assert reads[1].cancelled()
+    fd = loader._file.fd
+    loader.close()
+    os.fstat(fd)  # still open for the read: its number must not come to mean another file
+
+
+def test_the_file_of_a_hung_read_is_closed_when_that_ends(hung: Any) -> None:
+    hung.loader.close()
+    file = weakref.ref(hung.loader._file)
+    del hung.loader
+    assert file() is not None  # the read's own
+    hung.go.set()
+    _join_readers()
+    assert file() is None  # and with it its descriptor
+
+
+def test_the_default_patience_covers_everything_outstanding(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def limit(bandwidth: float | None, nbytes: int) -> WaitLimit:
+        asked.append((bandwidth, nbytes))
+        return WaitLimit(60.0)
+
+    loader, arena = Loader(store, 1, read_bandwidth=1e9), Arena(1, 3, store.stride)
+    monkeypatch.setattr(loader_module, "WaitLimit", type("Limit", (), {"of": staticmethod(limit)}))
+    go, real = threading.Event(), Loader._read
+
+    def gated(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+        assert go.wait(60)
+        return real(self, read)
+
+    monkeypatch.setattr(Loader, "_read", gated)
+    views = arena.bank_view(0, 3, store.stride)
+    reads = [loader.submit(GroupRead(0, group, 3, views)) for group in range(3)]
+    threading.Timer(0.0, go.set).start()
+    assert loader.wait(reads[0], "group 0")[2] == 3 * store.stride
+    assert asked[0] == (1e9, 9 * store.stride)
+    for read in reads:
+        read.result(60)
+    assert loader._asked == 0 and loader.arrived_bytes == 9 * store.stride
+    loader.close()
+
+
+def test_bytes_are_counted_as_they_arrive(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a tiny bandwidth a group takes minutes, and the count is the only sign of life."""
+    counts = []
+    loader, arena = Loader(store, 1, read_bandwidth=4096 / 0.05), Arena(1, 2, store.stride)
+    real = TokenBucket.take
+    monkeypatch.setattr(
+        TokenBucket, "take", lambda self, count: counts.append(loader.arrived_bytes) or real(self, count)
+    )
+    loader.submit(GroupRead(0, 0, 2, arena.bank_view(0, 2, store.stride))).result(60)
+    assert counts == list(range(0, 2 * store.stride, 4096))
+    loader.close()
+
+
+def test_verifying_waits_with_a_deadline(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, real = threading.Event(), os.preadv
+    monkeypatch.setattr(files_module.os, "preadv", lambda *read: go.wait(60) and real(*read))
+    monkeypatch.setattr(loader_module, "WaitLimit", type("Limit", (), {"of": staticmethod(lambda *_: WaitLimit(0.3))}))
+    with pytest.raises(EStreamError, match=r"gave up waiting for record 0 of layer 0 in .*experts\.bin after 0.3 s"):
+        verify_records(store)
+    go.set()
+    assert verify_records(store) == 30
+
+
+@pytest.mark.parametrize(("bandwidth", "size"), [(1.0, 4096), (1e5, 4096), (5e5, 24576), (1e9, SLICE_BYTES)])
+def test_slices_are_pages_and_small_where_bandwidth_is(bandwidth: float, size: int) -> None:
+    assert TokenBucket(bandwidth).slice_bytes == size
 
 
 def test_a_declared_bandwidth_is_kept_on_a_virtual_clock() -> None:

@@ -23,3 +23,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the action that was asked for."""
     status: int = options.action(options)
     return status
+
+
+def kept(options: argparse.Namespace) -> str:
+    """What a stopped run leaves."""
+    return "no file was changed" if options.folder is None else f"finished stores are kept in {options.folder}"

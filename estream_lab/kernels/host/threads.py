@@ -12,36 +12,42 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+import time
+from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
 
 from estream_lab.errors import EStreamError
+from estream_lab.workers import WorkerDied, Workers, check_stopped
 
 SHARES_A_THREAD = 4
+SHARE_SECONDS = 600.0  # for one share; the largest take seconds, on a slow machine
 
-_owner = threading.Lock()
+Kernel = Callable[[int, int, int], None]
+
+_owner = threading.Lock()  # held for as long as a kernel runs, which has a limit
 _limit = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-_threads = _limit
-_pool: ThreadPoolExecutor | None = None
+_chosen = threading.local()
+_pool: Workers[None] | None = None
 
 
 def set_threads(n: int) -> None:
-    """Let later kernels, of whichever Python thread, use `n` threads. Results do not depend on it.
+    """Let later kernels that this Python thread calls use `n` threads. Results do not depend on it.
 
     Raises:
         EStreamError: n is below 1 or above the number of processors that this process may use.
     """
-    global _threads
     if not 1 <= n <= _limit:
         raise EStreamError(
             f"{n} threads were asked for, but this process may use 1 to {_limit} processors: choose among these."
         )
-    _threads = n
+    _chosen.threads = n
 
 
 def threads() -> int:
-    """Threads that kernels use: all processors of this process unless `set_threads` says otherwise."""
-    return _threads
+    """Threads that kernels called from here use: all processors unless `set_threads` was called on this thread."""
+    chosen: int = getattr(_chosen, "threads", _limit)
+    return chosen
 
 
 def thread_limit() -> int:
@@ -49,7 +55,7 @@ def thread_limit() -> int:
     return _limit
 
 
-def run_shares(kernel: Callable[[int, int, int], None], tasks: int, workers: int) -> None:
+def run_shares(kernel: Kernel, tasks: int, workers: int) -> None:
     """Run all shares of a kernel and wait for them.
 
     Args:
@@ -57,31 +63,113 @@ def run_shares(kernel: Callable[[int, int, int], None], tasks: int, workers: int
             `worker` never overlap.
         tasks: the most shares that make sense.
         workers: threads to use, the calling one among them.
+
+    Raises:
+        EStreamError: a thread died in its share, or doesn't end it, or the sheltered call that runs the kernel is told
+            to stop. What a kernel raises is raised here too.
     """
+    check_stopped()
     workers = max(1, min(workers, tasks))
-    shares = min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1)
+    job = _Job(kernel, min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1))
     with _owner:
-        queue = iter(range(shares))
-        helpers = [_executor().submit(_work, kernel, queue, shares, worker) for worker in range(1, workers)]
         try:
-            _work(kernel, queue, shares, 0)
+            for worker in range(1, workers):
+                _helpers().submit(partial(job.help, worker))
+            job.work()
         finally:
-            # Whatever happens, no helper may go on writing into the caller's arrays.
-            wait(helpers)
-        for helper in helpers:
-            helper.result()
+            try:
+                job.end()
+            finally:
+                job.end()  # for an interrupt may have come just before the first
+        if not job.ended:
+            _forget_helpers()
+    job.check()
 
 
-def _work(kernel: Callable[[int, int, int], None], queue: Iterator[int], shares: int, worker: int) -> None:
-    for share in queue:
-        kernel(share, shares, worker)
+class _Job:
+    """One kernel's run. No helper's future is waited for: an interrupt may have lost it."""
+
+    def __init__(self, kernel: Kernel, shares: int) -> None:
+        self._kernel, self._shares = kernel, shares
+        self._lock = threading.Lock()
+        self._next = 0
+        self._helping = 0  # shares that helpers are at
+        self._error: BaseException | None = None
+        self._wake: SimpleQueue[None] = SimpleQueue()  # one each time a helper ends a share after the last was taken
+        self._deadline = 0.0
+
+    def work(self) -> None:
+        """The calling thread's part, as worker 0."""
+        while (share := self._take(helping=0)) is not None:
+            self._kernel(share, self._shares, 0)
+
+    def help(self, worker: int) -> None:
+        """A helper's part. It may come late, when all is done and the caller gone, and then does nothing."""
+        while (share := self._take(helping=1)) is not None:
+            error: BaseException | None = None
+            try:
+                self._kernel(share, self._shares, worker)
+            except Exception as raised:
+                error = raised
+            except BaseException as end:
+                error = WorkerDied(f"a kernel thread died ({end!r}): run it again")
+            with self._lock:
+                self._helping -= 1
+                self._error = self._error or error
+            if self._next >= self._shares or error:
+                self._wake.put(None)
+
+    def _take(self, helping: int) -> int | None:
+        with self._lock:
+            if self._next >= self._shares or self._error:
+                return None
+            share, self._next = self._next, self._next + 1
+            self._helping += helping
+            return share
+
+    def end(self) -> None:
+        """Hand out no more, and let no helper go on writing into the caller's arrays, whatever happens here."""
+        interrupt: BaseException | None = None
+        with self._lock:
+            self._next = self._shares
+        self._deadline = self._deadline or time.monotonic() + SHARE_SECONDS
+        while self._helping and time.monotonic() < self._deadline:
+            try:
+                self._wake.get(timeout=0.1)
+            except Empty:
+                pass
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    @property
+    def ended(self) -> bool:
+        """No helper is at a share."""
+        return not self._helping
+
+    def check(self) -> None:
+        """Raise what went wrong on a helper's thread."""
+        if self._error is not None:
+            raise self._error
+        if not self.ended:
+            raise EStreamError(
+                f"gave up waiting for a kernel thread after {SHARE_SECONDS:g} s: it died or is held up, run it again"
+            )
 
 
-def _executor() -> ThreadPoolExecutor:
+def _helpers() -> Workers[None]:
     global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max(1, _limit - 1), thread_name_prefix="estream-kernel")
+    if _pool is None or _pool.stopped:
+        _pool = Workers(max(1, _limit - 1), "estream-kernel")
     return _pool
+
+
+def _forget_helpers() -> None:
+    global _pool
+    if _pool is not None:
+        _pool.stop()
+    _pool = None
 
 
 def _forget_pool() -> None:

@@ -1,0 +1,45 @@
+"""A declared read bandwidth: reads arrive in slices, each when the bandwidth allows it."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from estream_lab.errors import EStreamError
+from estream_lab.experts.shape import PAGE_BYTES
+
+SLICE_BYTES = 64 * 1024  # small, so that outstanding reads share the bandwidth evenly
+SLICE_SECONDS = 0.05  # and smaller where bandwidth is, down to a page, so that progress shows
+
+
+class TokenBucket:
+    """A declared read bandwidth, shared by all outstanding reads; no burst.
+
+    Args:
+        bytes_per_second: the limit, > 0.
+        clock, sleep: replaceable for tests; seconds.
+    """
+
+    def __init__(
+        self,
+        bytes_per_second: float,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        if not bytes_per_second > 0:
+            raise EStreamError(f"a read bandwidth must be positive, not {bytes_per_second:g} bytes/s")
+        self.bytes_per_second, self._clock, self._sleep = bytes_per_second, clock, sleep
+        self._lock, self._free_at = threading.Lock(), 0.0
+
+    @property
+    def slice_bytes(self) -> int:
+        """What one read should ask for: whole pages."""
+        wanted = min(SLICE_BYTES, int(self.bytes_per_second * SLICE_SECONDS))
+        return max(1, wanted // PAGE_BYTES) * PAGE_BYTES
+
+    def take(self, count: int) -> None:
+        """Wait until ``count`` bytes may have arrived."""
+        with self._lock:
+            self._free_at = max(self._clock(), self._free_at) + count / self.bytes_per_second
+            until = self._free_at
+        if (wait := until - self._clock()) > 0:
+            self._sleep(wait)

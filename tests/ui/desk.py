@@ -25,6 +25,16 @@ PROMPTS_DONE = """() => {
     return stopped || (prompts.length && prompts.every(p => /\\[\\d+\\]/.test(p)));
 }"""
 
+DRAWN = """(plot, keys) => {
+    const list = values => Array.from(values?._inputArray ?? values ?? []);
+    return JSON.stringify(plot.data.map(trace => [trace.name ?? null, ...keys.map(key => list(trace[key]))]));
+}"""
+PLACE = """(plot, [trace, point]) => {
+    const drawn = plot._fullData[trace], layout = plot._fullLayout, box = plot.getBoundingClientRect();
+    const [x, y] = [layout[drawn.xaxis.replace('x', 'xaxis')], layout[drawn.yaxis.replace('y', 'yaxis')]];
+    return [box.x + x._offset + x.d2p(drawn.x[point]), box.y + y._offset + y.d2p(drawn.y[point])];
+}"""
+
 
 @dataclass(frozen=True)
 class Desk:
@@ -47,10 +57,32 @@ class Desk:
 
     def drawn(self, name: str, *keys: str) -> list[list[Any]]:
         """Of each trace of the plotly figure in a cell, as the browser holds it: its name and the values of `keys`."""
-        plot = self.cell(name).locator(".js-plotly-plot")
-        read = "(plot, keys) => JSON.stringify(plot.data.map(t => [t.name, ...keys.map(k => Array.from(t[k] ?? []))]))"
-        found: list[list[Any]] = json.loads(plot.evaluate(read, list(keys)))
+        found: list[list[Any]] = json.loads(self._plot(name).evaluate(DRAWN, list(keys)))
         return found
+
+    def wait_for_drawing(self, name: str, before: list[list[Any]], *keys: str) -> None:
+        """Wait until the figure in a cell holds other values of `keys` than `before`, which `drawn` gave."""
+        now = f"([plot, keys, before]) => ({DRAWN})(plot, keys) !== before"
+        written = json.dumps(before, separators=(",", ":"), ensure_ascii=False)
+        self.page.wait_for_function(now, arg=[self._plot(name).element_handle(), list(keys), written])
+
+    def wait_for_trace(self, name: str, trace: int, key: str, values: list[Any]) -> None:
+        """Wait until a trace of the figure in a cell holds exactly these values of `key`."""
+        now = f"([plot, keys, trace, values]) => JSON.stringify(JSON.parse(({DRAWN})(plot, keys))[trace][1]) === values"
+        written = json.dumps(values, separators=(",", ":"))
+        self.page.wait_for_function(now, arg=[self._plot(name).element_handle(), [key], trace, written])
+
+    def click_point(self, name: str, trace: int, point: int) -> None:
+        """Click a point of a scatter trace of the figure in a cell, where it is drawn."""
+        plot = self._plot(name)
+        plot.scroll_into_view_if_needed()
+        x, y = plot.evaluate(PLACE, [trace, point])
+        self.page.mouse.move(x - 3, y - 3)  # plotly learns by the pointer's moves what is under it
+        self.page.mouse.move(x, y)
+        self.page.mouse.click(x, y)
+
+    def _plot(self, name: str) -> Locator:
+        return self.cell(name).locator(".js-plotly-plot")
 
     def slider(self, name: str, label: str) -> Locator:
         """The handle of the slider with that label in a cell."""

@@ -11,6 +11,7 @@ from estream_lab.trace import Trace
 from estream_lab.viz import figures
 from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, provenance_line
 
+from . import test_compaction_figures as bound
 from . import test_protocol_figures as protocol
 from . import test_routing_figures as routing
 from .hand_made import PLACEMENT, PROVENANCE, ROUTES, binding, trace
@@ -43,6 +44,7 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {
     "routes_heatmap": lambda: figures.routes_heatmap(LAYERS, 6, PROVENANCE),
     "run_memory": lambda: figures.run_memory({"early": RUN, "resident": OTHER}),
     "timeline": lambda: figures.timeline({"early": trace()}),
+    **bound.DRAWN,
     **protocol.DRAWN,
     **routing.DRAWN,
 }
@@ -105,12 +107,13 @@ def test_the_load_goes_from_busy_to_idle() -> None:
 
 def test_compaction_shows_the_worked_example() -> None:
     """Section 7 C: ψ = 2 1 1 3 2 0; c = 1 2 2 1; o = 0 1 3 5 6; Π = (2,5) | (0,1) (1,2) | (0,0) (2,4) | (1,3)."""
-    psi, counts, before, upto, records = DRAWN["compaction"]().data
+    psi, counts, before, upto, records, borders = DRAWN["compaction"]().data
     assert list(psi.y) == [2, 1, 1, 3, 2, 0]
     assert list(counts.x) == [1, 2, 2, 1]
     assert list(before.x) == list(upto.base) == [0, 1, 3, 5]
     assert list(upto.customdata) == [1, 3, 5, 6]
     assert list(records.y) == [5, 1, 2, 0, 4, 3]
+    assert sorted(set(borders.x)) == [-0.5, 0.5, 2.5, 4.5, 5.5]
     assert [token for token, _ in records.customdata] == [2, 0, 1, 0, 2, 1]
     assert [slot for _, slot in records.customdata] == [0, 1, 1, 2, 2, 3]
 

@@ -4,7 +4,8 @@
 """
 
 from estream_lab.viz.explore.base import Explorer, Picture
+from estream_lab.viz.explore.compaction import CompactionExplorer
 from estream_lab.viz.explore.pipeline import Choice, PipelineExplorer, explore
 from estream_lab.viz.explore.routing import RoutingExplorer
 
-__all__ = ["Choice", "Explorer", "Picture", "PipelineExplorer", "RoutingExplorer", "explore"]
+__all__ = ["Choice", "CompactionExplorer", "Explorer", "Picture", "PipelineExplorer", "RoutingExplorer", "explore"]

@@ -67,7 +67,10 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> dic
 
 def _same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return a is not None and b is not None and np.array_equal(a, b)
+        if a is None or b is None:
+            return False
+        one, other = np.asarray(a), np.asarray(b)
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == other.dtype.kind == "f"))  # gaps in lines
     return bool(a == b)
 
 

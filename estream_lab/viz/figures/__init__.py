@@ -3,6 +3,7 @@
 They read on light and dark pages alike: no background of their own, grey text, colours that the colour-blind can tell.
 """
 
+from estream_lab.viz.figures.bound_route import bound_route
 from estream_lab.viz.figures.compaction import compaction
 from estream_lab.viz.figures.equality import equality_table
 from estream_lab.viz.figures.idle import idle_bars
@@ -12,6 +13,7 @@ from estream_lab.viz.figures.padding import capacity_panels, padding_bars
 from estream_lab.viz.figures.placement import placement_map
 from estream_lab.viz.figures.protocol import attempts_table, explored_table, rules_table
 from estream_lab.viz.figures.reads import read_bars
+from estream_lab.viz.figures.records import records_table
 from estream_lab.viz.figures.router import router_scores, weight_sums
 from estream_lab.viz.figures.routes import load_curves, route_load, routes_heatmap
 from estream_lab.viz.figures.skew import skew_bars
@@ -22,6 +24,7 @@ from estream_lab.viz.figures.touched import touched_curve
 
 __all__ = [
     "attempts_table",
+    "bound_route",
     "capacity_panels",
     "compaction",
     "equality_table",
@@ -33,6 +36,7 @@ __all__ = [
     "padding_bars",
     "placement_map",
     "read_bars",
+    "records_table",
     "route_load",
     "router_scores",
     "routes_heatmap",

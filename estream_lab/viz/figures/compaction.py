@@ -1,6 +1,6 @@
 """Slot compaction on one layer: from routes to records joined with slots (paper, section on slot compaction)."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import plotly.graph_objects as go
@@ -9,7 +9,10 @@ from plotly.subplots import make_subplots
 
 from estream_lab.routing import Routes
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.theme import FAINT, GREY, SEQUENCE, dress, provenance_line
+from estream_lab.viz.figures.theme import GREY, SEQUENCE, dress, provenance_line
+
+ELSEWHERE = "rgba(128,128,128,0.42)"
+"""Routes whose expert lies in another bank, or in none."""
 
 
 class Records(Protocol):
@@ -65,10 +68,34 @@ def compaction(routes: Routes, placement: NDArray[np.int32], records: Records, p
     )
 
 
-def _colours(slots: NDArray[np.int32], records: Records) -> list[str]:
-    """A colour for each slot number; routes bound elsewhere are faint."""
+def borders(
+    places: NDArray[np.floating[Any]], low: float, high: float, colour: str = GREY, dash: str = "dot"
+) -> dict[str, Any]:
+    """Upright lines at these places as one scatter trace: shapes would be drawn one by one."""
+    at = np.repeat(np.unique(places), 3)  # an empty slot's borders coincide
+    return {
+        "x": at,
+        "y": np.tile([low, high, np.nan], len(at) // 3),  # a gap after each line
+        "mode": "lines",
+        "line": {"color": colour, "width": 1, "dash": dash},
+        "hoverinfo": "skip",
+    }
+
+
+def slot_colours(slots: NDArray[np.int32], records: Records) -> list[str]:
+    """A colour for each slot number; routes bound elsewhere are grey."""
     place = {int(slot): i for i, slot in enumerate(records.slot)}
-    return [SEQUENCE[place[int(s)] % len(SEQUENCE)] if int(s) in place else FAINT for s in slots]
+    return [SEQUENCE[place[int(s)] % len(SEQUENCE)] if int(s) in place else ELSEWHERE for s in slots]
+
+
+def _span(count: int) -> list[float]:
+    """An axis of 0 … count - 1 with a little room."""
+    return [-0.6 - 0.01 * count, max(count, 1) - 0.4 + 0.01 * count]
+
+
+def _whole_steps(most: int) -> int:
+    """The distance of ticks on an axis of counts: there are no half routes."""
+    return max(1, -(-most // 4))
 
 
 def _add_slots(figure: go.Figure, routes: Routes, placement: NDArray[np.int32], records: Records) -> None:
@@ -79,7 +106,7 @@ def _add_slots(figure: go.Figure, routes: Routes, placement: NDArray[np.int32], 
         x=np.arange(len(routes)),
         y=psi,
         mode="markers",
-        marker={"size": size, "color": _colours(psi, records)},
+        marker={"size": size, "color": slot_colours(psi, records)},
         customdata=np.stack([routes.token, routes.expert], axis=1),
         hovertemplate="route %{x}: token %{customdata[0]}, expert %{customdata[1]}<br>slot %{y}<extra></extra>",
         row=1,
@@ -89,7 +116,7 @@ def _add_slots(figure: go.Figure, routes: Routes, placement: NDArray[np.int32], 
         x=counts,
         y=records.slot,
         orientation="h",
-        marker_color=_colours(records.slot, records),
+        marker_color=slot_colours(records.slot, records),
         hovertemplate="slot %{y}: %{x} routes<extra></extra>",
         row=1,
         col=2,
@@ -108,7 +135,7 @@ def _add_slots(figure: go.Figure, routes: Routes, placement: NDArray[np.int32], 
         base=records.offsets[:-1],
         y=records.slot,
         orientation="h",
-        marker_color=_colours(records.slot, records),
+        marker_color=slot_colours(records.slot, records),
         customdata=records.offsets[1:],
         hovertemplate="slot %{y}: records up to %{customdata}<extra></extra>",
         row=2,
@@ -126,9 +153,9 @@ def _add_slots(figure: go.Figure, routes: Routes, placement: NDArray[np.int32], 
     figure.update_yaxes(title_text="slot", **ticks, row=1, col=1)
     figure.update_yaxes(**ticks, row=1, col=2)
     figure.update_yaxes(**ticks, row=2, col=2)
-    figure.update_xaxes(title_text="route i", range=[-1, len(routes)], row=1, col=1)
-    figure.update_xaxes(title_text="routes", row=1, col=2)
-    figure.update_xaxes(title_text="records", row=2, col=2)
+    figure.update_xaxes(title_text="route i", range=_span(len(routes)), row=1, col=1)
+    figure.update_xaxes(title_text="routes", dtick=_whole_steps(int(counts.max(initial=1))), row=1, col=2)
+    figure.update_xaxes(title_text="records", dtick=_whole_steps(len(records.token)), row=2, col=2)
 
 
 def _add_records(figure: go.Figure, routes: Routes, records: Records) -> None:
@@ -137,13 +164,12 @@ def _add_records(figure: go.Figure, routes: Routes, records: Records) -> None:
         x=np.arange(len(slots)),
         y=records.route,
         mode="markers",
-        marker={"size": 4 if len(slots) > 200 else 8, "color": _colours(slots, records)},
+        marker={"size": 4 if len(slots) > 200 else 8, "color": slot_colours(slots, records)},
         customdata=np.stack([records.token, slots], axis=1),
         hovertemplate="record %{x}: slot %{customdata[1]}<br>token %{customdata[0]}, route %{y}<extra></extra>",
         row=2,
         col=1,
     )
-    for offset in records.offsets:
-        figure.add_vline(x=float(offset) - 0.5, line={"color": GREY, "width": 1, "dash": "dot"}, row=2, col=1)
-    figure.update_xaxes(title_text="record", range=[-1, max(len(slots), 1)], showgrid=False, row=2, col=1)
+    figure.add_scatter(**borders(records.offsets - 0.5, -0.02 * len(routes) - 0.5, 1.02 * len(routes)), row=2, col=1)
+    figure.update_xaxes(title_text="record", range=_span(len(slots)), showgrid=False, row=2, col=1)
     figure.update_yaxes(title_text="route i", range=[-0.02 * len(routes) - 0.5, 1.02 * len(routes)], row=2, col=1)

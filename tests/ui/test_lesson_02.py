@@ -48,3 +48,6 @@ def check_sliders(desk: Desk) -> None:
         desk.press("explorer", label)
         desk.wait_for_drawing("explorer", before, "x", "y")
     assert len(desk.drawn("explorer", "x")[PSI][1]) == 2 * 17
+    bound = desk.drawn("explorer", "y")[RECORDS][1][0]
+    desk.click_point("explorer", PSI, bound)
+    desk.wait_for_line("explorer", f"route {bound}: ")  # what the pictures show

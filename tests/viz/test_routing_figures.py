@@ -87,7 +87,7 @@ def test_rows_are_told_per_route_with_padding_and_loss() -> None:
     assert list(kept.x) == [1, 1, 6 / 8, 1, 1]
     assert list(padding.x) == [16 / 8, 12 / 8, 6 / 8, 88 / 8, 0]
     assert [text.strip() for text in padding.text] == ["3.00×", "2.50×", "1.50×", "12.00×", "1.00×"]
-    assert names.text[2] == "capacity factor 1.5: <b>25.0% of routes dropped</b>"
+    assert names.text[2] == "capacity factor 1.5: <b>25.0% dropped</b>"
     assert "dropped" not in "".join(names.text[:2] + names.text[3:])
 
 

@@ -12,7 +12,7 @@ from estream_lab.experts.record_addresses import RecordAddresses
 from estream_lab.experts.shape import RecordClass
 from estream_lab.routing import Routes
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.compaction import borders, slot_colours
+from estream_lab.viz.figures.compaction import borders, slot_colours, span
 from estream_lab.viz.figures.memory_strips import WRITE, Access, Memory, memory_strips
 from estream_lab.viz.figures.theme import CLEAR, GREY, dressing, key, provenance_line
 
@@ -89,7 +89,7 @@ def bound_route_drawing(bound: BoundRoutes, route: int, provenance: Provenance) 
             "customdata": np.stack([routes.token, routes.expert], axis=1),
             "hovertemplate": "route %{x}: token %{customdata[0]}, expert %{customdata[1]}, slot %{y}<extra></extra>",
         },
-        _points(np.arange(len(binding)), binding.route, slot_colours(slots.astype(np.int32), binding), size, 2)
+        _points(np.arange(len(binding)), binding.route, slot_colours(slots, binding), size, 2)
         | {"customdata": slots, "hovertemplate": "record %{x}: slot %{customdata}, route %{y}<extra></extra>"},
         _rings([route], [int(psi[route])], size, 1),
         _rings(chosen, [route] * len(chosen), size, 2),
@@ -109,13 +109,13 @@ def _layout(bound: BoundRoutes, provenance: Provenance) -> dict[str, Any]:
         **dressing("A route, its record and its addresses", f"{provenance_line(provenance)}<br>{key(named)}", 590),
         "showlegend": False,
         "hovermode": "closest",
-        "xaxis": {"range": [-1, routes], "title": {"text": "route i (click one): its height is ψ, its expert's slot"}},
+        "xaxis": {"range": span(routes), "title": {"text": "route i (click one): its height is ψ, its expert's slot"}},
         "yaxis": {
             "domain": [0.7, 1], "range": [last + 0.6, -1.6], "tickvals": list(range(-1, bound.slots)),
             "ticktext": ["none", *map(str, range(bound.slots))], "title": {"text": "slot ψ"},
         },
         "xaxis2": {
-            "anchor": "y2", "range": [-1, max(len(bound.binding), 1)],
+            "anchor": "y2", "range": span(len(bound.binding)),
             "title": {"text": "record of Π: slot by slot, route order kept in each"},
         },
         "yaxis2": {

@@ -11,6 +11,9 @@ from estream_lab.routing import Routes
 from estream_lab.trace import Provenance
 from estream_lab.viz.figures.theme import GREY, SEQUENCE, dress, provenance_line
 
+SLOTS = SEQUENCE[:-1]
+"""Colours of slots, in turn: all but grey."""
+
 ELSEWHERE = "rgba(128,128,128,0.42)"
 """Routes whose expert lies in another bank, or in none."""
 
@@ -82,13 +85,13 @@ def borders(
     }
 
 
-def slot_colours(slots: NDArray[np.int32], records: Records) -> list[str]:
+def slot_colours(slots: NDArray[np.int32] | NDArray[np.int64], records: Records) -> list[str]:
     """A colour for each slot number; routes bound elsewhere are grey."""
     place = {int(slot): i for i, slot in enumerate(records.slot)}
-    return [SEQUENCE[place[int(s)] % len(SEQUENCE)] if int(s) in place else ELSEWHERE for s in slots]
+    return [SLOTS[place[int(s)] % len(SLOTS)] if int(s) in place else ELSEWHERE for s in slots]
 
 
-def _span(count: int) -> list[float]:
+def span(count: int) -> list[float]:
     """An axis of 0 … count - 1 with a little room."""
     return [-0.6 - 0.01 * count, max(count, 1) - 0.4 + 0.01 * count]
 
@@ -153,7 +156,7 @@ def _add_slots(figure: go.Figure, routes: Routes, placement: NDArray[np.int32], 
     figure.update_yaxes(title_text="slot", **ticks, row=1, col=1)
     figure.update_yaxes(**ticks, row=1, col=2)
     figure.update_yaxes(**ticks, row=2, col=2)
-    figure.update_xaxes(title_text="route i", range=_span(len(routes)), row=1, col=1)
+    figure.update_xaxes(title_text="route i", range=span(len(routes)), row=1, col=1)
     figure.update_xaxes(title_text="routes", dtick=_whole_steps(int(counts.max(initial=1))), row=1, col=2)
     figure.update_xaxes(title_text="records", dtick=_whole_steps(len(records.token)), row=2, col=2)
 
@@ -171,5 +174,5 @@ def _add_records(figure: go.Figure, routes: Routes, records: Records) -> None:
         col=1,
     )
     figure.add_scatter(**borders(records.offsets - 0.5, -0.02 * len(routes) - 0.5, 1.02 * len(routes)), row=2, col=1)
-    figure.update_xaxes(title_text="record", range=_span(len(slots)), showgrid=False, row=2, col=1)
+    figure.update_xaxes(title_text="record", range=span(len(slots)), showgrid=False, row=2, col=1)
     figure.update_yaxes(title_text="route i", range=[-0.02 * len(routes) - 0.5, 1.02 * len(routes)], row=2, col=1)

@@ -142,7 +142,7 @@ def row_bars(costs: Costs) -> list[dict[str, Any]]:
 
 def _loss(cost: RowCost) -> str:
     share = cost.dropped / max(cost.routes, 1)
-    return f": <b>{share:.1%} of routes dropped</b>" if cost.dropped else ""
+    return f": <b>{share:.1%} dropped</b>" if cost.dropped else ""
 
 
 def _longest(costs: Costs) -> float:

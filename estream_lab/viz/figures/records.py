@@ -5,14 +5,14 @@ import plotly.graph_objects as go
 from estream_lab.experts.binding import Binding
 from estream_lab.experts.record_addresses import RecordAddresses
 from estream_lab.trace import Provenance
+from estream_lab.viz.figures.compaction import slot_colours
 from estream_lab.viz.figures.tables import table
-from estream_lab.viz.figures.theme import SEQUENCE, provenance_line
+from estream_lab.viz.figures.theme import provenance_line
 
 
 def records_table(binding: Binding, addresses: RecordAddresses, provenance: Provenance) -> go.Figure:
     """Π with its addresses: slot by slot, records in route order; rows are coloured by slot."""
-    places = {int(slot): place for place, slot in enumerate(binding.slot)}
-    colours = [SEQUENCE[places[slot] % len(SEQUENCE)] for slot in addresses.slot.tolist()]
+    colours = slot_colours(addresses.slot, binding)
     columns = {
         "record": [str(number) for number in range(len(binding))],
         "slot s": [str(slot) for slot in addresses.slot],

@@ -5,7 +5,7 @@ measured, an emulated and a simulated trace are read in the same way.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -81,13 +81,13 @@ def bubbles(trace: Trace, banks: int | None = None) -> tuple[Bubble, ...]:
     return tuple(_joined([*still, *compute]))
 
 
-def bubble_shares(trace: Trace, banks: int | None = None) -> dict[str, dict[str, float]]:
+def bubble_shares(trace: Trace, found: Sequence[Bubble] | None = None) -> dict[str, dict[str, float]]:
     """Of "storage" and "compute": the share of the requests' time of each cause that occurs, in the order of `CAUSES`.
 
-    Raises `EStreamError` as `bubbles`.
+    ``found`` are the trace's bubbles, where they are known already. Raises `EStreamError` as `bubbles`.
     """
     lengths: dict[str, dict[str, int]] = {unit: dict.fromkeys(CAUSES, 0) for unit in ("storage", "compute")}
-    for bubble in bubbles(trace, banks):
+    for bubble in bubbles(trace) if found is None else found:
         lengths[bubble.unit][bubble.cause] += bubble.duration_ns
     total = trace.request_ns
     return {

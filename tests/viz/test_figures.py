@@ -11,6 +11,7 @@ from estream_lab.trace import Trace
 from estream_lab.viz import figures
 from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, provenance_line
 
+from . import test_bubble_figures as pipeline
 from . import test_compaction_figures as bound
 from . import test_protocol_figures as protocol
 from . import test_routing_figures as routing
@@ -44,6 +45,7 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {
     "routes_heatmap": lambda: figures.routes_heatmap(LAYERS, 6, PROVENANCE),
     "run_memory": lambda: figures.run_memory({"early": RUN, "resident": OTHER}),
     "timeline": lambda: figures.timeline({"early": trace()}),
+    **pipeline.DRAWN,
     **bound.DRAWN,
     **protocol.DRAWN,
     **routing.DRAWN,

@@ -4,7 +4,9 @@ They read on light and dark pages alike: no background of their own, grey text, 
 """
 
 from estream_lab.viz.figures.bound_route import bound_route
+from estream_lab.viz.figures.bubbles import bubble_bars, bubble_timeline
 from estream_lab.viz.figures.compaction import compaction
+from estream_lab.viz.figures.distance import distances
 from estream_lab.viz.figures.equality import equality_table
 from estream_lab.viz.figures.idle import idle_bars
 from estream_lab.viz.figures.memory import memory_bars, run_memory
@@ -25,8 +27,11 @@ from estream_lab.viz.figures.touched import touched_curve
 __all__ = [
     "attempts_table",
     "bound_route",
+    "bubble_bars",
+    "bubble_timeline",
     "capacity_panels",
     "compaction",
+    "distances",
     "equality_table",
     "explored_table",
     "idle_bars",

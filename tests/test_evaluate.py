@@ -5,27 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
 
 from estream_lab.cli import main
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.evaluate import rank_choices
-from estream_lab.streaming.store import manifest_checksum
-from tests.stores import SPEC, synthetic_store
+from tests.stores import give_tokenizer, synthetic_store
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a tokenizer of ASCII characters and one merge, so that borders can move: "ab" is one token."""
-    path = synthetic_store(tmp_path_factory.mktemp("evaluate"))
-    vocabulary = {chr(32 + i): i for i in range(SPEC.vocab - 2)} | {"ab": SPEC.vocab - 2}
-    model = tokenizers.models.BPE(vocab=vocabulary, merges=[("a", "b")])
-    manifest = json.loads((path / "manifest.json").read_text())
-    manifest["tokenizer"] = tokenizers.Tokenizer(model).to_str()
-    manifest["checksum"] = manifest_checksum(manifest)
-    (path / "manifest.json").write_text(json.dumps(manifest))
-    return path
+    return give_tokenizer(synthetic_store(tmp_path_factory.mktemp("evaluate")))
 
 
 def log_probability(engine: PrefillEngine, tokens: list[int], first: int) -> float:

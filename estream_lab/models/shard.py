@@ -79,6 +79,7 @@ class Shard:
 
         Raises:
             EStreamError: the dtype is none of F32, F16, BF16, a value is NaN or infinite, or the file got shorter.
+            OSError: the disk fails; it names the file.
         """
         self.check_dtype(name)
         entry = self.entries[name]
@@ -165,7 +166,10 @@ class Shard:
     def _pread(self, nbytes: int, offset: int) -> bytes:
         pieces = []
         while nbytes:
-            piece = os.pread(self._fd, nbytes, offset)
+            try:
+                piece = os.pread(self._fd, nbytes, offset)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
             if not piece:
                 raise EStreamError(f"{self.path} got shorter while it was read; fetch it again")
             self._drop_cached(offset, len(piece))

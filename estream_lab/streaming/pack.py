@@ -294,4 +294,6 @@ def _disk_errors(partial: Path) -> Iterator[None]:
                 f"no room left while writing {partial}: what is whole is kept there, free some space and run the same "
                 "command again to go on"
             ) from error
-        raise EStreamError(f"can't write {partial}: {error.strerror or error}") from error
+        ours = str(error.filename or partial).startswith(str(partial).removesuffix(".partial"))
+        what = f"write {partial}" if ours else f"read {error.filename}"
+        raise EStreamError(f"can't {what}: {error.strerror or error}: check the disk, then run it again") from error

@@ -188,18 +188,20 @@ class Store:
         """
         path = self.path / DENSE
         with Attendant[Any]("estream-dense") as attendant:
-            file: Shard = attendant.ask(partial(Shard, path), f"the opening of {path}", NO_BYTES.seconds)
+
+            def ask(call: Callable[[], Any], what: str, limit: WaitLimit) -> Any:
+                try:
+                    return attendant.ask(call, what, limit.seconds)
+                except OSError as error:
+                    raise EStreamError(f"{what} failed: {error.strerror}: check the disk, or move the store") from error
+
+            file: Shard = ask(partial(Shard, path), f"the opening of {path}", NO_BYTES)
 
             def read(name: str) -> NDArray[np.float32]:
                 if name not in self._dense_checksums or name not in file.entries:
                     raise EStreamError(f"{self.path} has no dense tensor '{name}': pack the store again")
-                what, limit = f"tensor '{name}' of {path}", WaitLimit.of(None, file.entries[name].nbytes)
-                try:
-                    tensor: NDArray[np.float32] = attendant.ask(partial(file.read, name), what, limit.seconds)
-                except OSError as error:
-                    raise EStreamError(
-                        f"reading {what} failed: {error.strerror}: check the disk, or move the store"
-                    ) from error
+                limit = WaitLimit.of(None, file.entries[name].nbytes)
+                tensor: NDArray[np.float32] = ask(partial(file.read, name), f"reading '{name}' of {path}", limit)
                 if dense_checksum(tensor) != self._dense_checksums[name]:
                     raise EStreamError(f"tensor '{name}' in {path} has a wrong checksum: pack the store again")
                 return tensor

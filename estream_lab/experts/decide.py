@@ -5,6 +5,7 @@ A lane, a simulator or an exploration tells what happened (`tell`) and carries o
 
 from dataclasses import dataclass, field
 
+from estream_lab.errors import EStreamError
 from estream_lab.experts.protocol import (
     FILLING,
     NONE,
@@ -32,10 +33,21 @@ from estream_lab.experts.schedule import Schedule, View
 
 @dataclass(frozen=True)
 class Policies:
-    """What a researcher may change: when to read what, and what to keep."""
+    """What a researcher may change: when to read what, and what to keep.
+
+    Raises:
+        EStreamError: something else than objects of classes derived from `Schedule` and `Retention`.
+    """
 
     schedule: Schedule
     retention: Retention = field(default_factory=Retention)
+
+    def __post_init__(self) -> None:
+        for given, kind in ((self.schedule, Schedule), (self.retention, Retention)):
+            if not isinstance(given, kind):
+                raise EStreamError(
+                    f"a {kind.__name__.lower()} is an object of a class derived from {kind.__name__}, not {given}"
+                )
 
 
 class PolicyError(ProtocolError):

@@ -48,7 +48,8 @@ class Setting:
         policies: None explores every policy that the rules allow.
         invocations: of each group (R > C).
         needed: the sets of groups that routes may ask for; all subsets by default.
-        stop, fail: whether the run may be cancelled, or a read may fail, at any point (once; the run then starts anew).
+        stop, fail: whether the run may be cancelled, or a read may fail, at any point; the run then starts anew.
+        faults: how often that may happen.
         ahead: whether the following layer's groups may be read already.
         keep: where policies is None, whether groups may be kept.
         without: rules taken away.
@@ -64,6 +65,7 @@ class Setting:
     needed: tuple[tuple[int, ...], ...] | None = None
     stop: bool = False
     fail: bool = False
+    faults: int = 1
     keep: bool = False
     ahead: bool = False
     without: frozenset[str] = frozenset()
@@ -146,9 +148,8 @@ def explore(setting: Setting, *, keep_edges: bool = False, first_trouble: bool =
         first_trouble: end at the first trouble.
     """
     found = Exploration(setting)
-    start = _Node(
-        at_rest(setting.banks), HazardChecker(setting.banks, setting.queue_depth), 0, int(setting.stop or setting.fail)
-    )
+    faults = setting.faults if setting.stop or setting.fail else 0
+    start = _Node(at_rest(setting.banks), HazardChecker(setting.banks, setting.queue_depth), 0, faults)
     numbers = {_key(start): 0}
     found.ways.append((0, None))
     queue = deque([(0, start)])

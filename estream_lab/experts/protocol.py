@@ -7,7 +7,7 @@ are pure. Lanes, the simulator and the exhaustive exploration use these same fun
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.residency import SlotState
@@ -155,6 +155,22 @@ class Reset(NamedTuple):
 
 
 Move = Begin | Routed | Read | Arrived | Failed | Publish | Run | Completed | Release | Keep | End | Stop | Reset
+
+
+def _same(move: tuple[object, ...], other: object) -> bool:
+    return type(other) is type(move) and tuple.__eq__(move, other)
+
+
+def _different(move: tuple[object, ...], other: object) -> bool:
+    return not _same(move, other)
+
+
+def _hash(move: tuple[object, ...]) -> int:
+    return hash((type(move).__name__, *move))
+
+
+for _kind in get_args(Move):  # named tuples are equal where their contents are: an arrival would be a failure
+    _kind.__eq__, _kind.__ne__, _kind.__hash__ = _same, _different, _hash
 
 
 class ProtocolError(EStreamError):

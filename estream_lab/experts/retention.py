@@ -11,9 +11,15 @@ from estream_lab.experts.schedule import View
 
 
 class Retention:
-    """Keep nothing: each layer starts with empty banks, as the paper's model has it."""
+    """Keep nothing: each layer starts with empty banks, as the paper's model has it.
+
+    One that keeps something derives from this. It is asked as a `Schedule` is, and has its name as that has.
+    """
 
     name: ClassVar[str] = "nothing"
+
+    def __init_subclass__(cls) -> None:
+        cls.name = vars(cls).get("name", cls.__name__)
 
     def keep(self, view: View, key: GroupKey) -> bool:
         """Whether ``key``, which has run or has no routes, stays in its bank."""

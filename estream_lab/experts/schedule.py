@@ -82,9 +82,19 @@ class View:
 
 
 class Schedule:
-    """Derive from this, give it a name, and say what to read next."""
+    """Derive from this and say what to read next.
+
+    It is asked under the pipeline's lock, on whatever thread something has changed: answer at once. Lanes that share
+    one object may ask it at the same time.
+
+    Attributes:
+        name: in traces and messages; the class's own unless it says another.
+    """
 
     name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.name = vars(cls).get("name", cls.__name__)
 
     def next_read(self, view: View) -> GroupKey | None:
         """The group to read next, from ``view.unread`` or ``view.ahead``; None to wait for the next change."""
@@ -143,12 +153,15 @@ def policy(schedule: str | Schedule, *, carry_over: bool = False) -> Schedule:
     """The schedule of that name, or the one given; with ``carry_over`` the early one goes on with the next layer.
 
     Raises:
-        EStreamError: no such schedule, or one that can't be carried over.
+        EStreamError: no such schedule, none at all, or one that can't be carried over.
     """
+    names = ", ".join(POLICIES)
     if isinstance(schedule, str) and schedule not in POLICIES:
-        raise EStreamError(f"unknown schedule '{schedule}': choose one of {', '.join(POLICIES)}")
+        raise EStreamError(f"unknown schedule '{schedule}': choose one of {names}")
     chosen = POLICIES[schedule] if isinstance(schedule, str) else schedule
-    if not carry_over:
+    if not isinstance(chosen, Schedule):
+        raise EStreamError(f"a schedule is one of {names}, or an object of a class derived from Schedule, not {chosen}")
+    if not carry_over or isinstance(chosen, CarryOver):
         return chosen
     if type(chosen) is not Early:
         raise EStreamError(

@@ -24,10 +24,12 @@ def hazards(trace: Trace, banks: int | None = None, queue_depth: int | None = No
         raise EStreamError("this trace doesn't say how many banks there were: give their number")
     used = [span.bank for span in trace.spans if span.bank is not None]
     checker = HazardChecker(max([count, *(bank + 1 for bank in used)]), depth if isinstance(depth, int) else None)
+    moves = sorted(_moves(trace), key=lambda entry: entry[:2])
     for span in trace.select("plan", name="kept"):
-        key, bank = _place(span)
-        checker.keeps(key, bank)
-    for at, _, move in sorted(_moves(trace), key=lambda entry: entry[:2]):
+        if not moves or span.start_ns <= moves[0][0]:  # later requests keep what this trace saw coming
+            key, bank = _place(span)
+            checker.keeps(key, bank)
+    for at, _, move in moves:
         checker.observe(move, at)
     return checker.hazards
 

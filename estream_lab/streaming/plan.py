@@ -43,9 +43,10 @@ class LanePlan:
         """Schedule and retention.
 
         Raises:
-            EStreamError: no such schedule, or one that can't be carried over.
+            EStreamError: no such schedule or retention, or a schedule that can't be carried over.
         """
-        return Policies(policy(self.schedule, carry_over=self.carry_over), self.retention or Retention())
+        retention = Retention() if self.retention is None else self.retention
+        return Policies(policy(self.schedule, carry_over=self.carry_over), retention)
 
 
 @dataclass(frozen=True)

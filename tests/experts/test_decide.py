@@ -1,5 +1,7 @@
 """Decisions: worked examples of who is read, run, kept and given up when; policies that break a rule."""
 
+from typing import Any
+
 import pytest
 
 from estream_lab.errors import EStreamError
@@ -10,6 +12,7 @@ from estream_lab.experts.protocol import (
     Begin,
     Completed,
     End,
+    Failed,
     GroupKey,
     Keep,
     Limits,
@@ -18,12 +21,14 @@ from estream_lab.experts.protocol import (
     Publish,
     Read,
     Release,
+    Reset,
     Routed,
     Run,
     State,
+    Stop,
     at_rest,
 )
-from estream_lab.experts.retention import KeepFirst, KeepLatest
+from estream_lab.experts.retention import KeepFirst, KeepLatest, Retention
 from estream_lab.experts.schedule import POLICIES, CarryOver, Early, Schedule, View, policy
 
 LIMITS = Limits(2, (5, 3))
@@ -165,8 +170,34 @@ def test_calls_out_of_turn_are_refused() -> None:
         tell(tell(state, Begin(0), LIMITS), End(0), LIMITS)
 
 
+class Sooner(Early):
+    """Says no name."""
+
+
+class Everything(Retention):
+    """Says no name."""
+
+
+def test_moves_of_different_kinds_are_never_the_same() -> None:
+    alike: list[list[Move]] = [
+        [Arrived(0), Failed(0), Completed(0), End(0)],
+        [Publish(key(0), 0), Release(key(0), 0), Keep(key(0), 0)],
+        [Read(key(0), 0), Run(key(0), 0)],
+        [Stop(), Reset()],
+    ]
+    for moves in alike:
+        assert len({*moves}) == len(moves)
+        assert all(one != other for at, one in enumerate(moves) for other in moves[at + 1 :])
+    assert Arrived(0) == Arrived(0) and Arrived(0) != Arrived(1)
+
+
 def test_names_of_schedules() -> None:
     assert policy("early") is POLICIES["early"] and isinstance(policy("early", carry_over=True), CarryOver)
+    carried = CarryOver()
+    assert policy(carried, carry_over=True) is carried
+    assert (Sooner().name, Everything().name, CarryOver().name) == ("Sooner", "Everything", "early")
+    with pytest.raises(EStreamError, match="can be carried over, not 'Sooner'"):
+        policy(Sooner(), carry_over=True)
     own = Wrong(None)
     assert policy(own) is own
     with pytest.raises(EStreamError, match="unknown schedule 'eager': choose one of on-demand"):
@@ -175,3 +206,15 @@ def test_names_of_schedules() -> None:
         policy("after-routing", carry_over=True)
     with pytest.raises(EStreamError, match="at least one bank must be kept"):
         KeepFirst(0)
+
+
+def test_what_is_no_policy_is_refused_before_it_is_asked() -> None:
+    wrong: Any
+    for wrong in (Early, None, lambda view: None):
+        with pytest.raises(EStreamError, match="early, or an object of a class derived from Schedule, not"):
+            policy(wrong)
+        with pytest.raises(EStreamError, match="a schedule is an object of a class derived from Schedule, not"):
+            Policies(wrong)
+    wrong = KeepLatest
+    with pytest.raises(EStreamError, match="a retention is an object of a class derived from Retention, not <class"):
+        Policies(Early(), wrong)

@@ -158,6 +158,22 @@ def test_a_read_that_was_issued_before_the_routes_may_start_after_them() -> None
     assert of([*done, late, issued]) == []
 
 
+def test_only_what_was_kept_before_the_first_move_needs_no_read() -> None:
+    runs = [span("plan", 12, 12, 0), span("expert", 12, 20, 0, 0)]
+    before, later = (Span("test", "host", "plan", "kept", at, 0, layer=0, group=0, bank=0) for at in (5, 30))
+    again = [span("plan", 31, 31, 0), span("expert", 31, 40, 0, 0)]
+    assert of([before, *runs, later, *again]) == []
+    assert of([*runs, later, *again]) == [("wrong data", 0, 12), ("wrong data", 0, 31)]
+
+
+def test_a_read_starts_when_it_was_issued_and_not_when_the_bank_is_read_into_again() -> None:
+    twice = [span("storage", 2, 10, 0, 0), span("plan", 12, 12, 0), span("expert", 12, 20, 0, 0)]
+    again = [span("storage", 22, 30, 0, 0), span("plan", 32, 32, 0), span("expert", 32, 40, 0, 0)]
+    issued = [Span("test", "host", "plan", "issued", at, 0, layer=0, group=0, bank=0) for at in (1, 21)]
+    ended = [Span("test", "host", "plan", "ended", at, 0, layer=0) for at in (20, 40)]
+    assert of([*issued, *twice, *again, *ended]) == []
+
+
 def test_an_execution_that_is_missing_is_found() -> None:
     assert of([s for s in GOOD if not (s.unit == "expert" and s.group == 1)]) == [("never run", 12, 31)]
 

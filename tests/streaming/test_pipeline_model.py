@@ -274,6 +274,21 @@ def test_routes_are_told_and_recorded_before_any_thread_decides_with_them() -> N
     assert seen == {"issued": False, "routed": False}
 
 
+def test_a_read_that_fails_is_the_error_even_if_nothing_needed_it() -> None:
+    rig = Rig(Setting(3, 1, 2, 2, policies=Policies(Early())))
+    rig.pipeline.begin(0)
+    rig.loader.arrive(GroupKey(0, 0))
+    rig.pipeline.routes_known(0, {0: 1})
+    rig.pipeline.next_ready()
+    rig.pipeline.executing(GroupKey(0, 0), 0)
+    rig.pipeline.run_done(0)
+    assert rig.pipeline.next_ready() is None
+    rig.loader.fail(GroupKey(0, 1))
+    with pytest.raises(EStreamError, match="group 1 of layer 0 can't be read"):
+        rig.pipeline.end(0)
+    assert not rig.pipeline.idle
+
+
 def reversed_banks(pipeline: Pipeline) -> None:
     pipeline.state = pipeline.state._replace(free=tuple(reversed(pipeline.state.free)))
 

@@ -72,7 +72,7 @@ class Lane(Protocol):
         """Give up a layer that was begun: outstanding reads end, every bank is free; the lane can be used again.
 
         Raises:
-            EStreamError: reads that don't end; such a lane is of no more use.
+            EStreamError: reads that don't end, or a policy that doesn't answer; such a lane is of no more use.
         """
         ...
 

@@ -34,7 +34,7 @@ from estream_lab.streaming.loader import GroupRead, Loader
 from estream_lab.streaming.plan import WaitLimit
 from estream_lab.streaming.store import LayerRecords
 from estream_lab.trace import Recorder
-from estream_lab.workers import LISTEN_SECONDS, check_stopped
+from estream_lab.workers import LISTEN_SECONDS, SETTLE_SECONDS, check_stopped
 
 
 class Pipeline:
@@ -168,10 +168,19 @@ class Pipeline:
             return sum(ours.values()), sum(count for key, count in ours.items() if key.group not in self._needed)
 
     def give_up(self) -> None:
-        """Start nothing more and take no notice of reads that end from now on."""
-        with self._changed:
+        """Start nothing more and take no notice of reads that end from now on.
+
+        Raises:
+            EStreamError: a policy that is being asked doesn't answer.
+        """
+        if not self._changed.acquire(timeout=SETTLE_SECONDS):
+            asked = f"schedule '{self._policies.schedule.name}' or retention '{self._policies.retention.name}'"
+            raise EStreamError(f"{asked} hasn't answered for {SETTLE_SECONDS:g} s: mend it, and open another engine")
+        try:
             self._age += 1
             self._error = self._error or EStreamError("the run was given up")
+        finally:
+            self._changed.release()
 
     def _may_end(self) -> bool:
         return refusal(self.state, End(self.state.layer), self._limits) is None

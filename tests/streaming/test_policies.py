@@ -1,5 +1,6 @@
 """Policies on the real lane, always with the hazard checker on: right ones change no bit, wrong ones are refused."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from estream_lab.errors import EStreamError
 from estream_lab.experts import ResidencyTable
 from estream_lab.experts.decide import PolicyError
 from estream_lab.experts.hazards import HazardError
@@ -17,6 +19,7 @@ from estream_lab.experts.schedule import AfterRouting, CarryOver, Early, OnDeman
 from estream_lab.experts.watch import hazards
 from estream_lab.routing import Routes
 from estream_lab.streaming import Completion, LanePlan, Store, StreamingLane
+from estream_lab.streaming.loader import GroupRead, Loader
 from estream_lab.streaming.pipeline import Pipeline
 from estream_lab.trace import Recorder, Trace
 from tests.stores import SPEC, synthetic_store
@@ -181,6 +184,38 @@ def test_a_wrong_policy_ends_the_request_and_leaves_the_lane_usable(
         lane.abort()
     assert np.isnan(lane._arena.memory.view(np.float32)).all()
     lane.close()
+
+
+class Pensive(Early):
+    """Thinks for long about the read that follows the first."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = threading.Event(), threading.Event()
+
+    def next_read(self, view: View) -> GroupKey | None:
+        if threading.current_thread() is not threading.main_thread():
+            self.asked.set()
+            self.answer.wait()
+        return super().next_read(view)
+
+
+def test_a_policy_that_does_not_answer_holds_up_no_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, real = threading.Event(), Loader._read
+
+    def later(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+        begun.wait()
+        return real(self, read)
+
+    monkeypatch.setattr(Loader, "_read", later)
+    schedule = Pensive()
+    lane = StreamingLane(store, plan(schedule))
+    lane.begin(0)
+    begun.set()  # from here on it is asked by the loader's threads
+    schedule.asked.wait()
+    with pytest.raises(EStreamError, match=r"schedule 'Pensive' or retention 'nothing' hasn't answered for 0\.5 s"):
+        lane.abort()
+    lane.close()
+    schedule.answer.set()
 
 
 # ---- faults of the implementation, seen by the live checker

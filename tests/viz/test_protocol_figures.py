@@ -64,11 +64,13 @@ def column(figure: Any, name: str) -> list[str]:
     return [cell.replace("<br>", " ") for cell in figure.data[0].cells["values"][headings.index(name)]]
 
 
-def bars(drawing: Any, name: str) -> list[tuple[int, int, int, str]]:
+def bars(drawing: Any, kind: str) -> list[tuple[int, int, int, str]]:
     """(column, first step, last step, text) of the bars of a kind."""
-    (found,) = [t for t in drawing["data"] if t["name"] == name]
-    edges = zip(found["x"], found["base"], found["y"], found["text"], strict=True)
-    return [(x, int(base + 0.5), int(base + y - 0.5), text) for x, base, y, text in edges if y]
+    states = drawing["data"][0]
+    edges = zip(states["x"], states["base"], states["y"], states["text"], states["customdata"], strict=True)
+    found = [(x, int(base + 0.5), int(base + y - 0.5), text, what) for x, base, y, text, what in edges]
+    assert all(what.endswith(f", steps {start} to {end}") for _, start, end, _, what in found)
+    return [bar[:4] for bar in found if bar[4].startswith(f"{kind}, ")]
 
 
 # ---- a way step by step
@@ -100,7 +102,7 @@ def test_the_events_that_collide_are_red_and_the_forbidden_move_purple() -> None
     labels = drawing["layout"]["yaxis"]["ticktext"]
     assert [at for at, label in enumerate(labels, 1) if RED in label] == [7, 9]
     assert [at for at, label in enumerate(labels, 1) if PURPLE in label] == [8]
-    (marks,) = [t for t in drawing["data"] if t["name"] == "collision"]
+    marks = drawing["data"][1]
     assert marks["y"] == [7, 9] and {int(x) for x in marks["x"]} == {1}  # both in bank 0's column
     before = step_drawing(story("last-invocation"), 6)
     assert len(before["layout"]["shapes"]) == 1 and len(drawing["layout"]["shapes"]) == 3  # bands behind both

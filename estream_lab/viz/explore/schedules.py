@@ -119,8 +119,8 @@ def told(trace: Trace, found: Sequence[Bubble]) -> str:
     """A simulated trace in one line: its time, both idle shares, and what storage waits for most."""
     causes = bubble_shares(trace, found)["storage"]
     most = sorted(causes, key=lambda cause: -causes[cause])[:2]
-    waits = ", ".join(f"{cause} {causes[cause]:.1%}" for cause in most)
+    waits = ", ".join(f"{cause} {causes[cause]:.0%}" for cause in most)
     return (
         f"<b>Simulated: {milliseconds(trace.request_ns)}</b> ({settings(trace)}); "
-        f"storage idle {storage_idle(trace):.1%}{f' ({waits})' if waits else ''}, compute idle {npu_idle(trace):.1%}"
+        f"storage idle {storage_idle(trace):.0%}{f' ({waits})' if waits else ''}, compute idle {npu_idle(trace):.0%}"
     )

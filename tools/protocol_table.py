@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from estream_lab.experts.cases import troubles
 from estream_lab.experts.decide import Policies
-from estream_lab.experts.exploration import Exploration, Setting, explore
+from estream_lab.experts.exploration import Exploration, Setting, endless, explore
 from estream_lab.experts.retention import KeepFirst, KeepLatest
 from estream_lab.experts.rules import RULES
 from estream_lab.experts.schedule import AfterRouting, CarryOver, Early, OnDemand
@@ -67,7 +67,7 @@ def explored(*, fast: bool = False) -> Iterator[tuple[str, Setting, Exploration,
     rows = list(grid(fast=fast))
     for claim, setting in tqdm(rows, unit="setting", desc="exploring", disable=not sys.stderr.isatty()):
         start = time.perf_counter()
-        found = explore(setting)
+        found = explore(setting, keep_edges=True)
         yield claim, setting, found, time.perf_counter() - start
 
 
@@ -95,6 +95,8 @@ def main() -> int:
         for at, value in enumerate((1, found.states, found.transitions, found.ends, seconds)):
             row[at] += value
         trouble.setdefault(claim, set()).update(found.trouble)
+        if endless(found):
+            trouble[claim].add("a way that leads back")
     sums["all"] = [sum(column) for column in zip(*sums.values(), strict=True)]
     for claim, (settings, states, transitions, ends, seconds) in sums.items():
         kinds = ", ".join(sorted(trouble.get(claim, set()))) or "none"

@@ -11,6 +11,7 @@ from estream_lab import __version__
 from estream_lab.engine.holdings import Holdings, Room
 from estream_lab.engine.memory import MemoryPlan, Want
 from estream_lab.engine.result import PrefillResult
+from estream_lab.experts.schedule import CarryOver
 from estream_lab.kernels import host
 from estream_lab.machine import peak_rss_bytes, processor, reset_peak_rss
 from estream_lab.models.layers import KVCache
@@ -167,7 +168,7 @@ def measured(
         layout=store.layout,
         profile=lane.numerics_profile,
         schedule=schedule,
-        carry_over=plan.carry_over,
+        carry_over=isinstance(plan.policies.schedule, CarryOver),
         retention=plan.policies.retention.name,
         non_expert="host",
         group_size=plan.group_size,
@@ -206,7 +207,7 @@ def _provenance(
         "layout": store.layout,
         "numerics_profile": lane.numerics_profile,
         "schedule": schedule,
-        "carry_over": plan.carry_over,
+        "carry_over": isinstance(plan.policies.schedule, CarryOver),
         "retention": plan.policies.retention.name,
         "group_size": plan.group_size,
         "queue_depth": plan.queue_depth,

@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 
 from estream_lab.errors import EStreamError
-from estream_lab.experts.retention import Retention
-from estream_lab.experts.schedule import Schedule, policy
+from estream_lab.experts.retention import KeepFirst, Retention
+from estream_lab.experts.schedule import POLICIES, Schedule, policy
 from estream_lab.streaming.plan import LanePlan
 from estream_lab.streaming.store import Store
 
+PUBLISHED = tuple(type(schedule) for schedule in POLICIES.values())  # they never look beyond the layer
 DEFAULT_GROUP, DEFAULT_BANKS, DEFAULT_QUEUE = 8, 3, 2
 DEFAULT_ROUTE_CAPACITY = 2048  # routes of one invocation; more are split, and results don't depend on it
 
@@ -62,11 +63,21 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EStreamError(f"{name.replace('_', ' ')} must be at least 1, not {value}")
-        policy(self.schedule, carry_over=self.carry_over)
-        most = -(-experts // group)  # more banks than groups never help
+        chosen = policy(self.schedule, carry_over=self.carry_over)
+        most = -(-experts // group) * self._layers_held(store, chosen)
         banks = self._banks(group * store.stride, group)
+        if isinstance(self.retention, KeepFirst) and banks is not None and self.retention.banks >= banks:
+            raise EStreamError(
+                f"keeping {self.retention.banks} of {banks} banks leaves none to read into: keep fewer, or add banks"
+            )
         queue = self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE
         return replace(self, group_size=group, banks=banks and min(banks, most), queue_depth=min(queue, banks or most))
+
+    def _layers_held(self, store: Store, chosen: Schedule) -> int:
+        """Layers whose groups may be in the arena at once: more banks than these have groups never help."""
+        if self.retention is not None:
+            return store.spec.layers
+        return min(2, store.spec.layers) if type(chosen) not in PUBLISHED else 1
 
     def rows(self, tokens: int) -> int:
         """T_max for a prompt of ``tokens``: all of it, or a chunk."""

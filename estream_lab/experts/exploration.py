@@ -4,7 +4,7 @@ The states are those of `experts.protocol` with the account of a `HazardChecker`
 the shortest way into trouble is kept: breadth first, so no shorter one exists.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -291,3 +291,22 @@ def without(setting: Setting, rule: str) -> Trouble | None:
     """The shortest way into trouble when ``rule`` is taken away; None where there is none."""
     found = explore(replace(setting, without=frozenset({rule})), first_trouble=True)
     return next(iter(found.trouble.values()), None)
+
+
+def endless(found: Exploration) -> int:
+    """States from which a way leads back to themselves, or that such a state leads to; needs ``keep_edges``.
+
+    0 says that whatever happens the number of moves is bounded.
+    """
+    into: Counter[int] = Counter(target for _, _, target in found.edges)
+    after: dict[int, list[int]] = {}
+    for source, _, target in found.edges:
+        after.setdefault(source, []).append(target)
+    ready, left = deque([0]), found.states
+    while ready:
+        left -= 1
+        for target in after.get(ready.popleft(), ()):
+            into[target] -= 1
+            if not into[target]:
+                ready.append(target)
+    return left

@@ -61,6 +61,16 @@ class View:
         return outstanding(self.state)
 
     @property
+    def spare(self) -> int:
+        """Banks that a read could take: available ones, and those of kept groups that may be given up."""
+        return self.free + len(self.evictable)
+
+    @property
+    def next_to_run(self) -> GroupKey | None:
+        """The group that the executor wants next; None before the routes are known, and where it has run all."""
+        return GroupKey(self.layer, self.state.to_run[0]) if self.state.to_run else None
+
+    @property
     def running(self) -> bool:
         """Whether a group is being executed."""
         return self.state.running != NONE
@@ -109,8 +119,7 @@ class OnDemand(Schedule):
     def next_read(self, view: View) -> GroupKey | None:
         """See `Schedule`."""
         idle = view.routed and not view.running and not view.outstanding
-        standing = idle and view.unread and view.unread[0].group == view.state.to_run[0]
-        return view.unread[0] if standing else None
+        return view.next_to_run if idle and view.next_to_run not in view.held else None
 
 
 class AfterRouting(Schedule):

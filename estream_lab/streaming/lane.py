@@ -220,9 +220,7 @@ class StreamingLane(_InProcessLane):
                 pipeline.run_done(bank)
             read, speculative = pipeline.end(layer)
         except BaseException:
-            with suppress(
-                EStreamError
-            ):  # reads that don't end: whoever holds the lane closes it, and hears of this first
+            with suppress(EStreamError):  # reads that don't end; what went wrong first is what is told
                 self.abort()
             raise
         self._layer = NONE

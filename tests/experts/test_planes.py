@@ -13,9 +13,10 @@ def test_worked_example_c() -> None:
 
 
 def test_an_arena_of_whole_records_is_another_setting_of_the_same_rule() -> None:
-    record = RecordClass.of(ExpertShape(192, 128, ("q4-32x32", "q4-32x32", "f32")))
+    record = RecordClass.of(ExpertShape(192, 128, ("q4-32x32", "f32", "q4-32x32")))
     arena, slots = Arena(2, 4, record.stride + 4096), np.arange(8, dtype=np.int32)
     planes = ParameterPlanes.of_records(record, arena.stride)
+    assert record.gate_bytes != record.up_bytes
     for ours, its in zip(planes.addresses(slots), arena.addresses(slots, record), strict=True):
         assert np.array_equal(ours, its)
 

@@ -41,6 +41,14 @@ def test_scores_are_of_all_experts_and_the_chosen_bear_their_weight() -> None:
     assert DRAWN["router_scores"]().layout.title.text == "The router's scores for the token “&lt;”"
 
 
+def test_scores_are_the_rules_own_before_any_division() -> None:
+    sigmoid = RouterSpec(experts=4, top_k=2, renormalise=True, scoring="sigmoid", scale=2.0)
+    (bars,) = figures.router_scores(np.zeros(4, np.float32), {"a": sigmoid}, PROVENANCE).data
+    assert list(bars.y) == [0.5] * 4
+    assert list(bars.text) == ["α 1.00", "α 1.00", "", ""]
+    assert figures.router_scores(LOGITS[0], SPECS, PROVENANCE).layout.title.text == "The router's scores for one token"
+
+
 def test_a_bar_is_the_mean_of_each_choice_and_the_sum_is_told_with_its_range() -> None:
     figure = DRAWN["weight_sums"]()
     first, second = figure.data

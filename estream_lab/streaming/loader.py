@@ -4,6 +4,7 @@ import mmap
 import os
 import threading
 import time
+import weakref
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -121,6 +122,7 @@ class Loader:
         self._bucket = TokenBucket(limit, sleep=self._stop.wait) if limit is not None else None
         self._asked, self._left = 0, False
         self._workers: Workers[Took] = Workers(self._queue_depth, "estream-read")
+        weakref.finalize(self, self._workers.stop)  # an engine that was left open must not leave its threads behind
 
     def _ended(self, seconds: float) -> bool:
         """Whether all given up reads have ended; those that were waited for once already aren't again."""

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import gc
 import mmap
 import os
 import threading
@@ -245,6 +246,7 @@ def test_a_reading_thread_that_dies_says_which_read_it_was(store: Store, monkeyp
 def hung(store: Store, monkeypatch: pytest.MonkeyPatch):
     """A loader one of whose two reads hangs in the system until the end of the test."""
     begun, go, real = threading.Event(), threading.Event(), os.preadv
+    others = set(threading.enumerate())  # of loaders that other tests left open
 
     def hang(fd: int, views: list[memoryview], offset: int) -> int:
         begun.set()
@@ -257,17 +259,31 @@ def hung(store: Store, monkeypatch: pytest.MonkeyPatch):
     view = memoryview(mmap.mmap(-1, store.stride))
     reads = [loader.submit(GroupRead(0, group, 1, [view])) for group in range(2)]
     assert begun.wait(60)
-    held = SimpleNamespace(loader=loader, reads=reads, go=go)
+    held = SimpleNamespace(loader=loader, reads=reads, go=go, others=others)
     del loader
     yield held
     go.set()
-    _join_readers()
+    _join_readers(others)
 
 
-def _join_readers() -> None:
-    for thread in threading.enumerate():
+def _join_readers(others: set[threading.Thread]) -> None:
+    for thread in set(threading.enumerate()) - others:
         if thread.name.startswith("estream-read"):
             thread.join(60)
+
+
+def test_a_loader_that_is_left_open_leaves_no_threads_behind(store: Store) -> None:
+    others = set(threading.enumerate())
+    loader = Loader(store, 2)
+    view = memoryview(mmap.mmap(-1, store.stride))
+    loader.submit(GroupRead(0, 0, 1, [view])).result(60)
+    mine = [t for t in set(threading.enumerate()) - others if t.name.startswith("estream-read")]
+    assert mine
+    del loader
+    gc.collect()
+    for thread in mine:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in mine)
 
 
 def test_waiting_for_a_hung_read_ends_and_says_what_for(hung: Any) -> None:
@@ -295,7 +311,7 @@ def test_the_file_of_a_hung_read_is_closed_when_that_ends(hung: Any) -> None:
     del hung.loader
     assert file() is not None  # the read's own
     hung.go.set()
-    _join_readers()
+    _join_readers(hung.others)
     assert file() is None  # and with it its descriptor
 
 

@@ -66,6 +66,8 @@ def rank_choices(engine: PrefillEngine, prompt: str, choices: Sequence[str], *, 
         raise EStreamError("ranking needs at least two choices")
     tokens = [engine.tokenizer.encode(prompt + choice) for choice in choices]
     first = _border(engine.tokenizer.encode(prompt), choices, tokens)
+    longest = max(map(len, tokens))
+    engine.prepare(longest, "logprobs", longest - first)  # room for all, or a refusal before the first is run
     scores = [_score(engine, choice, ids, first) for choice, ids in zip(choices, tokens, strict=True)]
     by = "per_token" if per_token else "logprob"
     values = [getattr(score, by) for score in scores]

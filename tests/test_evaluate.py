@@ -75,6 +75,12 @@ def test_what_can_not_be_ranked_is_refused(store: Path, prompt: str, choices: li
         rank_choices(engine, prompt, choices)
 
 
+def test_a_budget_must_hold_the_longest_choice_before_the_first_is_run(store: Path) -> None:
+    refused = pytest.raises(EStreamError, match="too small for 7 tokens")
+    with PrefillEngine.open(store, memory_budget=1) as engine, refused:
+        rank_choices(engine, "x", ["b", "zzzzzz"])
+
+
 def test_a_store_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with PrefillEngine.open(synthetic_store(tmp_path)) as engine, pytest.raises(EStreamError, match="no tokenizer"):
         rank_choices(engine, "a", ["b", "c"])

@@ -12,6 +12,7 @@ from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.experts.retention import KeepFirst
 from estream_lab.experts.schedule import POLICIES
+from estream_lab.machine import memory_budget_bytes
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LARGEST_PROMPT = 64 << 20  # bytes; a device file has no end
@@ -30,6 +31,15 @@ def size(text: str) -> int:
     if count >= 2**63:
         raise argparse.ArgumentTypeError(f"'{text}' is more than a computer can address")
     return count
+
+
+def budget(text: str) -> int:
+    """Bytes of a size, or of 'available': see `machine.memory_budget_bytes`.
+
+    Raises:
+        argparse.ArgumentTypeError: anything else.
+    """
+    return memory_budget_bytes() if text == "available" else size(text)
 
 
 def positive(text: str) -> int:
@@ -75,6 +85,13 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     )
     parser.add_argument("--queue-depth", type=positive, metavar="Q", help="outstanding reads (default 2)")
     parser.add_argument("--arena", type=size, metavar="SIZE", help="arena size instead of --banks")
+    parser.add_argument(
+        "--memory-budget",
+        type=budget,
+        metavar="SIZE",
+        help="most memory that the process may have resident; as many banks as fit, unless --banks or --arena say how "
+        "many. 'available': what this computer and the process's control group can give now",
+    )
     parser.add_argument("--threads", type=positive, metavar="N", help="compute threads (default: all processors)")
     parser.add_argument("--route-capacity", type=positive, metavar="C", help="most routes of one invocation")
     parser.add_argument("--chunk-tokens", type=positive, metavar="N", help="T_max: longer prompts run in chunks")
@@ -96,6 +113,7 @@ def open_engine(options: argparse.Namespace) -> PrefillEngine:
         banks=options.banks,
         queue_depth=options.queue_depth,
         arena_bytes=options.arena,
+        memory_budget=options.memory_budget,
         threads=options.threads,
         route_capacity=options.route_capacity,
         chunk_tokens=options.chunk_tokens,

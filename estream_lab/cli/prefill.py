@@ -24,14 +24,16 @@ def run(options: argparse.Namespace) -> int:
     for path in (options.trace, options.report):
         if path is not None:
             check_writable(path)
+    if options.report is not None:
+        # plotly takes a second to import, and memory: before the engine opens, a memory budget counts it
+        from estream_lab.viz.report import write_report
     with open_engine(options) as engine:
         result = engine.prefill(prompt_tokens(options, engine), progress=not options.json)
+    del engine  # what is written below takes the place of weights and keys
     if options.trace is not None:
         write = write_chrome if options.trace.suffix == ".json" else write_perfetto
         write(result.trace, options.trace)
     if options.report is not None:
-        from estream_lab.viz.report import write_report  # plotly takes a second to import
-
         write_report(result, options.report)
     print(json.dumps(result.to_json()) if options.json else summary(result))
     if not options.json:
@@ -49,6 +51,7 @@ def kept(options: argparse.Namespace) -> str:
 def summary(result: PrefillResult) -> str:
     """The figures of a run for people, a line each."""
     limit = f", reads limited to {result.read_bandwidth / 1e6:g} MB/s (declared)" if result.read_bandwidth else ""
+    budget = f" of a budget of {result.memory_budget_bytes}" if result.memory_budget_bytes else ""
     direct = "direct I/O" if result.direct_io else f"buffered reads ({result.fallback_reason})"
     lines = [
         f"lane            {result.lane} ({result.profile}), {result.layout}, measured on {result.machine}",
@@ -57,7 +60,10 @@ def summary(result: PrefillResult) -> str:
         f"tokens          {result.tokens} in {result.seconds:.3f} s = {result.tokens_per_second:.1f} tokens/s",
         f"experts active  {result.active_experts} of {result.total_experts}",
         f"arena           {result.arena_bytes} bytes",
-        f"peak RSS        {result.peak_rss_bytes} bytes (of the {result.peak_rss_scope})",
+        f"peak RSS        {result.peak_rss_bytes} bytes (of the {result.peak_rss_scope}): "
+        + ", ".join(f"{part} {size / 2**20:.1f}" for part, size in result.memory.items())
+        + " MiB",
+        f"planned peak    {result.memory_planned_bytes} bytes{budget}",
         f"bytes read      {result.bytes_read} (needed {result.bytes_needed}, "
         f"speculative {result.bytes_speculative}; kept {result.bytes_kept}), {direct}",
         f"storage idle    {100 * result.storage_idle:.1f} %",

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from estream_lab.engine.memory import Demand, MemoryPlan, Opened, banks_within, plan_memory
+from estream_lab.engine.memory import Beforehand, Demand, MemoryPlan, banks_within, plan_memory
 from estream_lab.engine.settings import EngineSettings
-from estream_lab.machine import available_cpus, release_free_memory
+from estream_lab.machine import available_cpus, peak_rss_bytes, release_free_memory, rss_bytes
 from estream_lab.models.layers import Decoder, KVCache
 from estream_lab.models.workspace import Workspace
 from estream_lab.routing import Router
@@ -21,18 +21,27 @@ class Room:
     router: Router
 
 
+def held_before(first: bool, weights: int) -> Beforehand:
+    """What the process holds now beside ``weights`` bytes of an engine's."""
+    release_free_memory()
+    held = rss_bytes()
+    return Beforehand(max(held, peak_rss_bytes()) if first else held, held - weights)
+
+
 @dataclass
 class Holdings:
     """Weights, lane, workspace and KV cache of an engine; nothing is made that the memory budget has no place for.
 
     Attributes:
         store, settings: the model, and settings completed for it.
-        opened: what the process held when the engine had opened.
+        first: whether this is the process's first engine, whose opening began to watch its peak.
+        before: what the process held before the first request's memory was made, once that is so.
     """
 
     store: Store
     settings: EngineSettings
-    opened: Opened
+    first: bool
+    before: Beforehand | None = None
     _decoder: Decoder | None = None
     _room: Room | None = field(default=None, repr=False)
     _cache: KVCache | None = field(default=None, repr=False)
@@ -60,8 +69,10 @@ class Holdings:
         Raises:
             EStreamError: a memory budget that is too small, before anything is read.
         """
-        demand, banks = self._within_budget(demand)
-        memory = plan_memory(self.store, self.settings, demand, self.opened, banks)
+        if self.before is None:
+            self.before = held_before(self.first, self._decoder.nbytes if self._decoder else 0)
+        demand, banks = self._within_budget(demand, self.before)
+        memory = plan_memory(self.store, self.settings, demand, self.before, banks)
         self.load()
         rows = self.settings.rows(demand.tokens)
         if self._room is not None and self._room.plan.max_tokens < rows:
@@ -80,15 +91,15 @@ class Holdings:
         if room is not None:
             room.lane.close()
 
-    def _within_budget(self, demand: Demand) -> tuple[Demand, int]:
+    def _within_budget(self, demand: Demand, before: Beforehand) -> tuple[Demand, int]:
         """What to hold, and B: as much as is held already if that fits, else what this request needs by itself."""
         if self._room is not None:
             covering = demand.covering(self._cache.capacity if self._cache else 0)
             banks, budget = self._room.plan.banks, self.settings.memory_budget
-            planned = plan_memory(self.store, self.settings, covering, self.opened, banks)
+            planned = plan_memory(self.store, self.settings, covering, before, banks)
             if budget is None or planned.peak_bytes <= budget:
                 return covering, banks
-        banks = banks_within(self.store, self.settings, demand, self.opened)
+        banks = banks_within(self.store, self.settings, demand, before)
         self.close_lane()
         self._cache = None
         return demand, banks

@@ -4,11 +4,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from estream_lab.engine.memory import Opened
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
 from estream_lab.experts.graph import HostKernel
 from estream_lab.kernels import host
-from estream_lab.machine import peak_rss_bytes, release_free_memory, reset_peak_rss, rss_bytes
+from estream_lab.machine import reset_peak_rss
 from estream_lab.models.layers import Decoder
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.routing import route
@@ -33,15 +32,13 @@ def load_kernels() -> None:
     HostKernel(record, 1)(work.normed, np.zeros_like(work.x), binding, Arena(1, 1, record.stride), record)
 
 
-def open_kernels() -> Opened:
-    """Have the kernels ready, and measure what the process then holds.
+def open_kernels() -> bool:
+    """Have the kernels ready; returns whether this is the process's first engine.
 
-    Compiling takes far more memory than what it leaves behind: the first engine of a process watches the peak.
+    Compiling takes more memory than it leaves behind: the first engine starts to watch the process's peak.
     """
     first = load_kernels.cache_info().currsize == 0
     if first:
         reset_peak_rss()
     load_kernels()
-    release_free_memory()
-    held = rss_bytes()
-    return Opened(max(held, peak_rss_bytes()) if first else held, held)
+    return first

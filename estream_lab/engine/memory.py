@@ -1,5 +1,6 @@
 """What a request will hold in memory, part by part, before any of it is taken (system description, section 6)."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -20,9 +21,9 @@ Want = Literal["logits", "logprobs", "hidden"]
 
 MIB = 1 << 20
 
-READ_BYTES = 6 * MIB  # reading a dense tensor: a piece of 4 MiB as stored, and one byte a value of it to check it
+READ_BYTES = 6 * MIB  # reading a dense tensor: a piece of 4 MiB as stored, and a byte a value of it to check it
 RESERVE_BYTES = 4 * MIB  # pages of libraries that are first used after the engine opened, and the allocator's slack
-THREAD_BYTES = 256 << 10  # stack and allocator arena of a thread, as touched
+THREAD_BYTES = 256 << 10  # stack and allocator arena of a thread, as touched; one runs the request
 SPAN_BYTES = 512  # a span of the trace
 SMALLEST_CHUNK = 16  # tokens; shorter ones read every expert again for next to nothing
 RERUN_BYTES = 2 * MIB  # by so much the interpreter's part may differ in the next process
@@ -48,12 +49,12 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """What the process held when an engine had opened, in bytes.
+class Beforehand:
+    """What the process held before any memory was made for requests, in bytes.
 
     Attributes:
-        peak: the most while it opened; it cannot be undone.
-        interpreter: afterwards: Python, libraries, compiled kernels, and whatever else the process holds.
+        peak: the most until then, since its first engine began to open; it cannot be undone.
+        interpreter: Python, libraries, compiled kernels, and the caller's own; without the engine's weights.
     """
 
     peak: int
@@ -65,7 +66,7 @@ class MemoryPlan:
     """Bytes of every part of a request.
 
     Attributes:
-        opened: what there was before.
+        before: what there was already.
         weights: dense weights as held. loading: on top of it while they are read and packed.
         kv: keys and values, and the rotary tables. tables: on top of it while these are made.
         activations: workspace, the lane's x and y, routes, hidden states and output.
@@ -74,7 +75,7 @@ class MemoryPlan:
         arena: B * G * stride.
     """
 
-    opened: Opened
+    before: Beforehand
     weights: int
     loading: int
     kv: int
@@ -87,56 +88,58 @@ class MemoryPlan:
     @property
     def other_bytes(self) -> int:
         """M_other: everything but the arena."""
-        return self.opened.interpreter + self.weights + self.kv + self.activations + self.kernels + self.reserve
+        return self.before.interpreter + self.weights + self.kv + self.activations + self.kernels + self.reserve
 
     @property
     def peak_bytes(self) -> int:
         """The most that the process will hold, whatever it is doing."""
-        base = self.opened.interpreter + self.weights + self.reserve
-        return max(self.opened.peak, base + self.loading, base + self.kv + self.tables, self.other_bytes + self.arena)
+        base = self.before.interpreter + self.weights + self.reserve
+        return max(self.before.peak, base + self.loading, base + self.kv + self.tables, self.other_bytes + self.arena)
 
 
 def most_banks(budget: int, other: int, bank_bytes: int, groups: int) -> int:
     """B_max = min(ceil(E / G), floor((M - M_other) / (G * W_e))); below 1 the group size doesn't fit (section 6).
 
     Args:
-        budget: M, inclusive. other: M_other. bank_bytes: G * W_e with padding. groups: ceil(E / G).
+        budget: M, inclusive. other: M_other. bank_bytes: G * W_e with padding.
+        groups: ceil(E / G), of every layer whose groups may be in the arena at once.
     """
     return min(groups, (budget - other) // bank_bytes)
 
 
-def plan_memory(store: Store, settings: EngineSettings, demand: Demand, opened: Opened, banks: int) -> MemoryPlan:
+def plan_memory(store: Store, settings: EngineSettings, demand: Demand, before: Beforehand, banks: int) -> MemoryPlan:
     """Every part's bytes for a request.
 
     Args:
         store: the model.
         settings: completed for the store.
         demand: the request.
-        opened: what the process holds already.
+        before: what the process holds already.
         banks: B, where the settings leave it open.
     """
     spec, lane = store.spec, settings.plan(settings.rows(demand.tokens), store.spec.router.top_k, banks)
     threads = settings.threads or available_cpus()
     held, most = dense_memory(spec)
-    arrays = len(spec.dense_shapes()) + 2 * spec.layers
+    sizes = [math.prod(shape) for shape in spec.dense_shapes().values()]
+    arrays = len(sizes) + 2 * spec.layers
     spans = -(-demand.tokens // lane.max_tokens) * sum(4 + 4 * layer.groups(lane.group_size) for layer in store.layers)
     return MemoryPlan(
-        opened=opened,
+        before=before,
         weights=held,
-        loading=most - held + READ_BYTES,
+        loading=most - held + min(READ_BYTES, 5 * max(sizes)),
         kv=KVCache.bytes_for(spec, demand.tokens),
         tables=demand.tokens * spec.head_dim * 12,  # angles and their cosines in float64
         activations=_activations(spec, lane.max_tokens, threads, demand),
         kernels=_kernels(store, lane, threads),
         reserve=RESERVE_BYTES
-        + THREAD_BYTES * (threads + (settings.queue_depth or 1))
+        + THREAD_BYTES * (1 + threads + (settings.queue_depth or 1))
         + SPAN_BYTES * spans
         + 4096 * arrays,
         arena=_arena(store, settings, lane),
     )
 
 
-def banks_within(store: Store, settings: EngineSettings, demand: Demand, opened: Opened) -> int:
+def banks_within(store: Store, settings: EngineSettings, demand: Demand, before: Beforehand) -> int:
     """B for a request: what the settings say, else as many banks as the memory budget has a place for.
 
     Raises:
@@ -145,31 +148,35 @@ def banks_within(store: Store, settings: EngineSettings, demand: Demand, opened:
     budget = settings.memory_budget
     if budget is None:
         return settings.banks or 1
-    least = plan_memory(store, settings, demand, opened, 1)
+    least = plan_memory(store, settings, demand, before, settings.fewest_banks)
     if least.peak_bytes > budget:
-        raise EStreamError(_refusal(store, settings, demand, opened))
+        raise EStreamError(_refusal(store, settings, demand, before))
     if settings.banks is not None:
         return settings.banks
-    group = settings.group_size or 1
-    return most_banks(budget, least.other_bytes, group * store.stride, -(-store.spec.experts // group))
+    bank_bytes = (settings.group_size or 1) * store.stride
+    return most_banks(budget, least.other_bytes, bank_bytes, settings.most_banks(store))
 
 
-def least_budget(store: Store, settings: EngineSettings, demand: Demand, opened: Opened) -> int:
-    """A memory budget that works in a process like this one: whole MiB, with one bank where B is open."""
-    needed = plan_memory(store, settings, demand, opened, 1).peak_bytes
+def least_budget(store: Store, settings: EngineSettings, demand: Demand, before: Beforehand) -> int:
+    """A memory budget that works in a process like this one: whole MiB, with the fewest banks where B is open."""
+    needed = plan_memory(store, settings, demand, before, settings.fewest_banks).peak_bytes
     return -(-(needed + RERUN_BYTES) // MIB) * MIB
 
 
-def _refusal(store: Store, settings: EngineSettings, demand: Demand, opened: Opened) -> str:
+def _refusal(store: Store, settings: EngineSettings, demand: Demand, before: Beforehand) -> str:
     budget, rows = settings.memory_budget or 0, settings.rows(demand.tokens)
-    least = least_budget(store, settings, demand, opened)
-    text = f"a memory budget of {budget / MIB:.1f} MiB is too small for {demand.tokens} tokens"
-    text += "" if settings.resident else f" in groups of {settings.group_size} experts"
+    least = least_budget(store, settings, demand, before)
+    text = f"a memory budget of {budget / MIB:.1f} MiB is too small for {_several(demand.tokens, 'token')}"
+    text += "" if settings.resident else f" in groups of {_several(settings.group_size or 1, 'expert')}"
     text += f": the least that works is {least // MIB}MiB"
     for smaller, what in _smaller(settings, rows):
-        if least_budget(store, smaller, demand, opened) <= budget:
+        if least_budget(store, smaller, demand, before) <= budget:
             return f"{text}; {what} would fit"
     return text
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _smaller(settings: EngineSettings, rows: int) -> Iterator[tuple[EngineSettings, str]]:
@@ -195,7 +202,8 @@ def _activations(spec: ModelSpec, rows: int, threads: int, demand: Demand) -> in
     hidden = 2 * 4 * demand.outputs * spec.hidden  # and the rows that are picked for it
     logits = 0 if demand.want == "hidden" else 4 * demand.outputs * spec.vocab
     top = 16 * spec.vocab + (4 * spec.vocab if demand.want == "hidden" else 0)  # the likeliest next tokens
-    ends = softmax_bytes(demand.outputs, spec.vocab) + top + 32 * demand.tokens  # and the prompt's ids
+    softmax = softmax_bytes(demand.outputs if demand.want == "logprobs" else 1, spec.vocab)
+    ends = softmax + top + 32 * demand.tokens  # and the prompt's ids
     return Workspace.bytes_for(spec, rows, threads) + lane + routes + hidden + logits + ends
 
 

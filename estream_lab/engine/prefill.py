@@ -126,8 +126,7 @@ class PrefillEngine:
         Raises:
             EStreamError: the memory budget is too small for them, before anything is read; storage that fails.
         """
-        if tokens > self.spec.context:
-            raise EStreamError(f"{tokens} tokens are more than the model's context of {self.spec.context}")
+        self._check_length(tokens)
         return sheltered(partial(self._prepare, Demand(max(1, tokens), max(1, outputs), want)))
 
     def _prepare(self, demand: Demand) -> MemoryPlan:
@@ -205,11 +204,14 @@ class PrefillEngine:
             raise EStreamError(
                 f"token {int(ids[outside[0]])} at position {outside[0]} is outside the vocabulary of {self.spec.vocab}"
             )
-        if len(ids) > self.spec.context:
-            raise EStreamError(
-                f"the prompt has {len(ids)} tokens and the model's context is {self.spec.context}: shorten it"
-            )
+        self._check_length(len(ids))
         return ids.astype(np.int32)
+
+    def _check_length(self, tokens: int) -> None:
+        if tokens > self.spec.context:
+            raise EStreamError(
+                f"the prompt has {tokens} tokens and the model's context is {self.spec.context}: shorten it"
+            )
 
     def _top(self, logprobs: NDArray[np.float32]) -> list[tuple[int, str, float]]:
         best = np.argsort(-logprobs, kind="stable")[:TOP]

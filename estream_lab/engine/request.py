@@ -130,7 +130,7 @@ def measured(
     """
     store, settings, lane, plan = holdings.store, holdings.settings, room.lane, room.plan
     peak = peak_rss_bytes()
-    held = _held(holdings, room, request, hidden.nbytes + (0 if output is hidden else output.nbytes))
+    held = _held(holdings, room, request, memory, hidden.nbytes + (0 if output is hidden else output.nbytes))
     schedule = "resident" if settings.resident else plan.policies.schedule.name
     trace = request.recorder.trace(_provenance(store, lane, plan, schedule, len(request.ids)))
     routes = request.routes
@@ -183,7 +183,7 @@ def measured(
     )
 
 
-def _held(holdings: Holdings, room: Room, request: Request, ends: int) -> dict[str, int]:
+def _held(holdings: Holdings, room: Room, request: Request, memory: MemoryPlan, ends: int) -> dict[str, int]:
     """Bytes of each part of memory at the end of a request whose hidden states and output take ``ends``."""
     return {
         "arena": room.lane.arena_bytes,
@@ -191,7 +191,7 @@ def _held(holdings: Holdings, room: Room, request: Request, ends: int) -> dict[s
         "kv": request.cache.nbytes,
         "activations": room.work.nbytes + room.lane.row_bytes + request.routes_bytes + ends,
         "kernels": room.lane.scratch_bytes + room.router.nbytes,
-        "interpreter": holdings.opened.interpreter,
+        "interpreter": memory.before.interpreter,
     }
 
 

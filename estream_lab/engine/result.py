@@ -23,8 +23,8 @@ class PrefillResult:
         peak_rss_bytes: highest resident set of the process during the request (``peak_rss_scope`` says "request", or
             "process" where the system can't tell).
         memory: bytes of each part of that peak: arena, weights, kv, activations, kernels, interpreter (what the process
-            held when the engine opened), and unaccounted, the rest. That is below 0 where a part was not all touched,
-            such as banks that nothing was read into.
+            held before the engine's first request, without its weights), and unaccounted, the rest. That is below 0
+            where a part was not all touched, such as a bank that nothing was read into.
         memory_planned_bytes: the peak as foretold from shapes alone. memory_budget_bytes: its limit, 0 for none.
         arena_bytes, dense_bytes, kv_bytes: memory of the expert arena, of resident non-expert weights, of the KV cache.
         bytes_read: expert bytes read = bytes_needed + bytes_speculative (read early, then found without routes).

@@ -63,15 +63,25 @@ class EngineSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EStreamError(f"{name.replace('_', ' ')} must be at least 1, not {value}")
-        chosen = policy(self.schedule, carry_over=self.carry_over)
-        most = -(-experts // group) * self._layers_held(store, chosen)
+        most = replace(self, group_size=group).most_banks(store)
         banks = self._banks(group * store.stride, group)
-        if isinstance(self.retention, KeepFirst) and banks is not None and self.retention.banks >= banks:
+        usable = most if banks is None else banks
+        if self.fewest_banks > usable:
             raise EStreamError(
-                f"keeping {self.retention.banks} of {banks} banks leaves none to read into: keep fewer, or add banks"
+                f"keeping {self.fewest_banks - 1} of {usable} banks leaves none to read into: keep fewer, or add banks"
             )
         queue = self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE
         return replace(self, group_size=group, banks=banks and min(banks, most), queue_depth=min(queue, banks or most))
+
+    @property
+    def fewest_banks(self) -> int:
+        """The least B that a run can go on with: one bank that isn't kept."""
+        return 1 + (self.retention.banks if isinstance(self.retention, KeepFirst) else 0)
+
+    def most_banks(self, store: Store) -> int:
+        """The B beyond which more banks never help, for the group size of these settings."""
+        chosen = policy(self.schedule, carry_over=self.carry_over)
+        return -(-store.spec.experts // (self.group_size or 1)) * self._layers_held(store, chosen)
 
     def _layers_held(self, store: Store, chosen: Schedule) -> int:
         """Layers whose groups may be in the arena at once: more banks than these have groups never help."""

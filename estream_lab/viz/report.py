@@ -9,6 +9,7 @@ from plotly.offline import get_plotlyjs
 from estream_lab.engine import PrefillResult
 from estream_lab.trace import write_atomically
 from estream_lab.viz.figures import next_tokens, routes_heatmap, run_memory, timeline
+from estream_lab.viz.figures.memory import NAMES
 from estream_lab.viz.figures.theme import mebibytes, milliseconds
 
 # the page may run what it carries and fetch nothing
@@ -57,7 +58,7 @@ def write_report(result: PrefillResult, path: Path | str) -> None:
     drawn = {
         "timeline": timeline(result.trace),
         "routes": routes_heatmap(result.routes, result.total_experts // len(result.routes), provenance),
-        "memory": run_memory({result.schedule: result}),
+        "memory": run_memory({result.schedule: result}, process=True),
         "next": next_tokens(result.top, provenance),
     }
     plots = "\n".join(
@@ -82,10 +83,10 @@ def _metrics(result: PrefillResult) -> dict[str, str]:
         "tokens per second": f"{result.tokens_per_second:.1f}",
         "storage idle": f"{result.storage_idle:.1%}",
         "compute idle": f"{result.npu_idle:.1%}",
-        "expert arena": mebibytes(result.arena_bytes),
-        "other weights": mebibytes(result.dense_bytes),
-        "KV cache": mebibytes(result.kv_bytes),
+        **{NAMES[part]: mebibytes(size) for part, size in result.memory.items()},
         f"peak RSS ({result.peak_rss_scope})": mebibytes(result.peak_rss_bytes),
+        "planned peak": mebibytes(result.memory_planned_bytes),
+        "memory budget": mebibytes(result.memory_budget_bytes) if result.memory_budget_bytes else "none",
         "read": mebibytes(result.bytes_read),
         "read early, not needed": mebibytes(result.bytes_speculative),
         "experts active": f"{result.active_experts} of {result.total_experts}",

@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,6 +48,11 @@ def test_prefill_prints_schedule_lane_arena_and_active_experts(estream: Run, sto
     assert status == 0
     for part in ("early: G=3 B=2 Q=2", "host (host-f32)", "measured on", "of 30", "arena", "peak RSS", "storage idle"):
         assert part in out
+    assert re.search(
+        r"peak RSS +\d+ bytes \(of the \w+\): arena [\d.]+, weights [\d.]+, kv [\d.]+, activations [\d.]+, "
+        r"kernels [\d.]+, interpreter [\d.]+, unaccounted -?[\d.]+ MiB\nplanned peak +\d+ bytes\n",
+        out,
+    )
 
 
 def test_prefill_json_is_one_object(estream: Run, store: str) -> None:
@@ -54,6 +60,15 @@ def test_prefill_json_is_one_object(estream: Run, store: str) -> None:
     result = json.loads(out)
     assert status == 0
     assert (result["tokens"], result["schedule"], result["lane"]) == (8, "on-demand", "host")
+
+
+def test_a_memory_budget_decides_the_banks(estream: Run, store: str) -> None:
+    status, out, _ = estream("prefill", store, "--tokens", TOKENS, "--group-size", "1", "--memory-budget", "64GiB")
+    assert status == 0 and "B=10" in out and f"bytes of a budget of {64 << 30}" in out
+    _, out, _ = estream("prefill", store, "--tokens", TOKENS, "--memory-budget", "available", "--json")
+    assert json.loads(out)["memory_planned_bytes"] < json.loads(out)["memory_budget_bytes"]
+    _, out, _ = estream("prefill", store, "--tokens", TOKENS, "--memory-budget", "1GB", "--banks", "1", "--json")
+    assert json.loads(out)["banks"] == 1
 
 
 def test_a_declared_bandwidth_is_labelled(estream: Run, store: str) -> None:
@@ -126,6 +141,11 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "a prompt beyond all contexts": (["bench", "scale", "--length", "5000"], "4096 at most"),
     "groups above experts": (["bench", "scale", "--group-size", "17"], "--group-size 17 is more than the 16 experts"),
     "text without a tokenizer": (["prefill", "STORE", "--prompt", "hi"], "has no tokenizer: give --tokens"),
+    "small budget": (
+        ["prefill", "STORE", "--tokens", "1", "--memory-budget", "3MiB"],
+        "a memory budget of 3.0 MiB is too small for 1 token in groups of 8 experts: the least that works is ",
+    ),
+    "no budget at all": (["prefill", "STORE", "--tokens", "1", "--memory-budget", "0"], "must be at least 1, not 0"),
     "small arena": (["prefill", "STORE", "--tokens", "1", "--arena", "4KiB", "--group-size", "2"], "smaller than one"),
     "no prompt for routes": (["routes", "STORE"], "give the prompt whose routes you want"),
     "two origins of routes": (["routes", "STORE", "--synthetic", "3"], "give a store with a prompt, or"),
@@ -156,6 +176,7 @@ def test_errors_are_one_sentence_and_a_status(
 @pytest.mark.parametrize(
     "arguments",
     [["prefill", "s", "--tokens", "1", "--banks", "0"], ["prefill", "s", "--tokens", "1", "--arena", "3 apples"],
+     ["prefill", "s", "--tokens", "1", "--memory-budget", "plenty"],
      ["prefill", "s", "--tokens", "1", "--schedule", "eager"], ["prefill", "s"], ["fly"], []],
 )  # fmt: skip
 def test_misused_options_exit_with_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,13 +27,26 @@ class Run:
     seconds: float
     arena_bytes: int
     logits_sha256: str
-    dense_bytes: int
-    kv_bytes: int
+    memory: dict[str, int]
     trace: Trace
 
 
-RUN = Run("early", 2, 2, 2, 0.0301, 3 * 2**20, "ab" * 32, 2**20, 512, trace())
-OTHER = replace(RUN, schedule="resident", arena_bytes=12 * 2**20)
+MEMORY = {
+    "arena": 3 * 2**20,
+    "weights": 2**20,
+    "kv": 512,
+    "activations": 2**19,
+    "kernels": 2**19,
+    "interpreter": 150 * 2**20,
+    "unaccounted": 2**21,
+}
+RUN = Run("early", 2, 2, 2, 0.0301, 3 * 2**20, "ab" * 32, MEMORY, trace())
+OTHER = replace(
+    RUN,
+    schedule="resident",
+    arena_bytes=12 * 2**20,
+    memory=MEMORY | {"arena": 12 * 2**20, "unaccounted": -(2**20)},
+)
 LAYERS = {4: ROUTES, 7: Routes(ROUTES.token, np.zeros(6, np.int32), ROUTES.weight)}
 DRAWN: dict[str, Callable[[], go.Figure]] = {
     "compaction": lambda: figures.compaction(ROUTES, PLACEMENT, binding(), PROVENANCE),
@@ -146,9 +159,19 @@ def test_idle_bars_are_the_metrics_in_per_cent() -> None:
 
 def test_memory_parts_add_up_to_the_total() -> None:
     figure = DRAWN["run_memory"]()
-    assert [bar.name for bar in figure.data] == ["expert arena", "other weights", "KV cache"]
+    names = ["expert arena", "other weights", "KV cache", "activations", "kernel scratch"]
+    assert [bar.name for bar in figure.data] == names
     assert [sum(bar.x[i] for bar in figure.data) for i in range(2)] == [a.x for a in figure.layout.annotations]
-    assert [a.text for a in figure.layout.annotations] == ["<b>4.0 MiB</b>", "<b>13.0 MiB</b>"]
+    assert [a.text for a in figure.layout.annotations] == ["<b>5.0 MiB</b>", "<b>14.0 MiB</b>"]
+
+
+def test_the_whole_process_is_drawn_where_asked_for() -> None:
+    """A part that was not all touched leaves less than nothing over, and no bar."""
+    figure = figures.run_memory({"early": RUN, "resident": OTHER}, process=True)
+    assert [bar.name for bar in figure.data][-2:] == ["interpreter", "unaccounted"]
+    assert [list(bar.x) for bar in figure.data][-2:] == [[150, 150], [2, 0]]
+    assert len({bar.marker.color for bar in figure.data}) == 7
+    assert [a.text for a in figure.layout.annotations] == ["<b>157.0 MiB</b>", "<b>164.0 MiB</b>"]
 
 
 def test_next_tokens_are_probabilities() -> None:

@@ -8,25 +8,38 @@ import plotly.graph_objects as go
 from estream_lab.trace import Provenance, Trace
 from estream_lab.viz.figures.theme import SEQUENCE, dress, mebibytes, provenance_line, shared
 
+NAMES = {
+    "arena": "expert arena",
+    "weights": "other weights",
+    "kv": "KV cache",
+    "activations": "activations",
+    "kernels": "kernel scratch",
+    "interpreter": "interpreter",
+    "unaccounted": "unaccounted",
+}
+"""The parts of a process's memory, in the order in which they are stacked."""
+
+PROCESS = ("interpreter", "unaccounted")
+
 
 class Held(Protocol):
     """What a run held: `PrefillResult` says it."""
 
     @property
-    def arena_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def dense_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def kv_bytes(self) -> int: ...  # noqa: D102
+    def memory(self) -> Mapping[str, int]: ...  # noqa: D102
     @property
     def trace(self) -> Trace: ...  # noqa: D102
 
 
-def run_memory(runs: Mapping[str, Held]) -> go.Figure:
-    """Expert arena, other weights and KV cache of labelled runs."""
+def run_memory(runs: Mapping[str, Held], *, process: bool = False) -> go.Figure:
+    """What labelled runs hold: what the model asks for or, with ``process``, all that was resident at the peak.
+
+    The interpreter's part is the same for every model, and far more than a small one's: without it, models compare.
+    """
+    parts = {part: name for part, name in NAMES.items() if process or part not in PROCESS}
+    # A part that was planned and not all touched leaves less than nothing over: nothing is drawn for it.
     rows = [
-        (label, {"expert arena": run.arena_bytes, "other weights": run.dense_bytes, "KV cache": run.kv_bytes})
-        for label, run in runs.items()
+        (label, {name: max(0, run.memory.get(part, 0)) for part, name in parts.items()}) for label, run in runs.items()
     ]
     return memory_bars(rows, shared([run.trace.provenance for run in runs.values()]))
 

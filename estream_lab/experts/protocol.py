@@ -7,7 +7,7 @@ are pure. Lanes, the simulator and the exhaustive exploration use these same fun
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.residency import SlotState
@@ -64,6 +64,9 @@ class State(NamedTuple):
     running: int = NONE
     invocations: int = 0
     stopped: bool = False
+
+
+Record = TypeVar("Record", State, Bank)
 
 
 def at_rest(banks: int) -> State:
@@ -192,12 +195,12 @@ def outstanding(state: State) -> int:
 
 def unread(state: State, limits: Limits) -> tuple[GroupKey, ...]:
     """Groups of the layer that are in no bank and have, or for want of routes may have, work; in visit order."""
-    return tuple(_unread(state, limits))
+    return tuple([*_unread(state, limits)])
 
 
 def unread_ahead(state: State, limits: Limits) -> tuple[GroupKey, ...]:
     """Groups of the following layer that are in no bank, in visit order."""
-    return tuple(_unread_ahead(state, limits))
+    return tuple([*_unread_ahead(state, limits)])
 
 
 def first_unread(state: State, limits: Limits) -> GroupKey | None:
@@ -230,7 +233,7 @@ def evictable(state: State, limits: Limits) -> tuple[GroupKey, ...]:
     if first is None:
         return ()
     when = turn(state, first)
-    return tuple(key for key in kept if turn(state, key) > when)
+    return tuple([key for key in kept if turn(state, key) > when])
 
 
 def turn(state: State, key: GroupKey) -> tuple[int, int]:
@@ -254,36 +257,43 @@ def apply(state: State, move: Move) -> State:
     """The state after ``move``, allowed or not: `refusal` is asked first."""
     match move:
         case Begin(layer, ahead):
-            return state._replace(layer=layer, ahead=ahead, routed=False, to_run=())
+            return _changed(state, layer=layer, ahead=ahead, routed=False, to_run=())
         case Routed(_, needed):
-            return state._replace(routed=True, to_run=needed)
+            return _changed(state, routed=True, to_run=needed)
         case Read(key, bank, slices):
-            free = tuple(b for b in state.free if b != bank)
-            return _with(state, bank, Bank(FILLING, key, slices))._replace(free=free)
+            free = tuple([b for b in state.free if b != bank])
+            return _changed(_with(state, bank, Bank(FILLING, key, slices)), free=free)
         case Arrived(bank):
-            return _with(state, bank, state.banks[bank]._replace(missing=state.banks[bank].missing - 1))
+            return _with(state, bank, _changed(state.banks[bank], missing=state.banks[bank].missing - 1))
         case Failed(bank):
-            return _with(state, bank, state.banks[bank]._replace(failed=True, missing=0))
+            return _with(state, bank, _changed(state.banks[bank], failed=True, missing=0))
         case Publish(_, bank):
-            return _with(state, bank, state.banks[bank]._replace(state=READY))
+            return _with(state, bank, _changed(state.banks[bank], state=READY))
         case Run(key, bank, invocations):
-            left = tuple(group for group in state.to_run if group != key.group)
-            running = _with(state, bank, state.banks[bank]._replace(state=IN_USE, kept=False))
-            return running._replace(to_run=left, running=bank, invocations=invocations)
+            left = tuple([group for group in state.to_run if group != key.group])
+            running = _with(state, bank, _changed(state.banks[bank], state=IN_USE, kept=False))
+            return _changed(running, to_run=left, running=bank, invocations=invocations)
         case Completed(_):
             left_over = state.invocations - 1
-            return state._replace(invocations=left_over, running=state.running if left_over else NONE)
+            return _changed(state, invocations=left_over, running=state.running if left_over else NONE)
         case Release(_, bank):
-            return _with(state, bank, Bank())._replace(free=(*state.free, bank))
+            return _changed(_with(state, bank, Bank()), free=(*state.free, bank))
         case Keep(_, bank):
-            return _with(state, bank, state.banks[bank]._replace(state=READY, kept=True))
+            return _with(state, bank, _changed(state.banks[bank], state=READY, kept=True))
         case End(_):
-            return state._replace(layer=NONE, ahead=NONE, routed=False)
+            return _changed(state, layer=NONE, ahead=NONE, routed=False)
         case Stop():
-            return state._replace(stopped=True)
+            return _changed(state, stopped=True)
         case Reset():
             return at_rest(len(state.banks))
 
 
+def _changed(of: Record, **changes: Any) -> Record:
+    """``of`` with other values. Not `_replace`, and no tuple of a generator in this file: such tuples are drawn with
+    ten places and cut, and CPython keeps up to 2,000 of each length for reuse that never comes."""
+    kind: Any = type(of)
+    return cast(Record, kind(*[changes.get(name, value) for name, value in zip(of._fields, of, strict=True)]))
+
+
 def _with(state: State, at: int, bank: Bank) -> State:
-    return state._replace(banks=(*state.banks[:at], bank, *state.banks[at + 1 :]))
+    return _changed(state, banks=(*state.banks[:at], bank, *state.banks[at + 1 :]))

@@ -26,7 +26,7 @@ RESERVE_BYTES = 10 * MIB  # pages of libraries that are first used after the eng
 THREAD_BYTES = 256 << 10  # stack and allocator arena of a thread, as touched; one runs the request
 SPAN_BYTES = 512  # a span of the trace
 SMALLEST_CHUNK = 16  # tokens; shorter ones read every expert again for next to nothing
-RERUN_BYTES = 4 * MIB  # by so much the interpreter's part may differ in the next process
+RERUN_BYTES = 2 * MIB  # by so much the interpreter's part may differ in the next process
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class ResidencyTable:
         self.banks, self.group_size = banks, group_size
         self.state: NDArray[np.int8] = np.zeros(banks * group_size, np.int8)  # (P,), SlotState
         self._placement = np.full((layers, experts), -1, np.int32)  # (L, E), Phi
+        self._bank_of = np.full((layers, experts), -1, np.int32)  # (L, E), from the first byte read on
         self._owner: list[tuple[int, NDArray[np.int32]] | None] = [None] * banks
         self._missing = [0] * banks  # slices still to arrive
 
@@ -58,12 +59,10 @@ class ResidencyTable:
         self._expect(bank, SlotState.AVAILABLE, "assign")
         if not 1 <= len(experts) <= self.group_size or slices < 1:
             raise ResidencyError(f"bank {bank} can't take {len(experts)} experts in {slices} slices")
-        for other, owner in enumerate(self._owner):
-            if owner is not None and owner[0] == layer and np.intersect1d(owner[1], experts).size:
-                raise ResidencyError(
-                    f"an expert of layer {layer} given to bank {bank} is already owned by bank {other}"
-                )
+        if (other := self._bank_of[layer, experts].max()) >= 0:
+            raise ResidencyError(f"an expert of layer {layer} given to bank {bank} is already owned by bank {other}")
         self._owner[bank] = (layer, experts.copy())
+        self._bank_of[layer, experts] = bank
         self._missing[bank] = slices
         self._move(bank, SlotState.FILLING)
 
@@ -95,7 +94,7 @@ class ResidencyTable:
         if self.bank_state(bank) not in (SlotState.IN_USE, SlotState.READY):
             raise ResidencyError(f"bank {bank} can't be released while {self.bank_state(bank).name}")
         layer, experts = self._owned(bank)
-        self._placement[layer, experts] = -1
+        self._placement[layer, experts] = self._bank_of[layer, experts] = -1
         self._owner[bank] = None
         self._missing[bank] = 0
         self._move(bank, SlotState.AVAILABLE)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from estream_lab.errors import EStreamError
 from estream_lab.experts.shape import PAGE_BYTES
 
-SLICE_BYTES = 64 * 1024  # small, so that outstanding reads share the bandwidth evenly
-SLICE_SECONDS = 0.05  # and smaller where bandwidth is, down to a page, so that progress shows
+SLICE_SECONDS = 0.004  # short, so that outstanding reads share the bandwidth evenly; each costs a read and a waking
+SLICE_BYTES = 64 * 1024  # and not below this, for the cost of it,
+SHOW_SECONDS = 0.05  # unless that takes longer than this, so that progress shows; down to a page
 
 
 class TokenBucket:
@@ -33,13 +34,21 @@ class TokenBucket:
     @property
     def slice_bytes(self) -> int:
         """What one read should ask for: whole pages."""
-        wanted = min(SLICE_BYTES, int(self.bytes_per_second * SLICE_SECONDS))
-        return max(1, wanted // PAGE_BYTES) * PAGE_BYTES
+        wanted = min(max(SLICE_BYTES, self.bytes_per_second * SLICE_SECONDS), self.bytes_per_second * SHOW_SECONDS)
+        return max(1, int(wanted) // PAGE_BYTES) * PAGE_BYTES
 
-    def take(self, count: int) -> None:
-        """Wait until ``count`` bytes may have arrived."""
+    def now(self) -> float:
+        """The clock's time: when a read is asked for."""
+        return self._clock()
+
+    def take(self, count: int, asked: float) -> None:
+        """Wait until ``count`` bytes may have arrived of a read that was asked for at the time ``asked``.
+
+        The storage that this stands for works on an outstanding read while the thread that waits for it is late, so
+        only time in which nothing was asked of it is lost.
+        """
         with self._lock:
-            self._free_at = max(self._clock(), self._free_at) + count / self.bytes_per_second
+            self._free_at = max(asked, self._free_at) + count / self.bytes_per_second
             until = self._free_at
         if (wait := until - self._clock()) > 0:
             self._sleep(wait)

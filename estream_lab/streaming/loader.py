@@ -166,7 +166,7 @@ class Loader:
     def _fill(self, read: GroupRead, offset: int, total: int) -> int:
         """Fill the views from ``offset`` on; short reads go on where they stopped."""
         done, stop, bucket = 0, self._stop, self._bucket
-        most = total if bucket is None else bucket.slice_bytes
+        most, asked = (total, 0.0) if bucket is None else (bucket.slice_bytes, bucket.now())
         while done < total:
             direct = self._file.direct
             got = self._ask(read, _window(read.views, done, min(most, total - done)), offset + done, stop)
@@ -181,7 +181,7 @@ class Loader:
                     self._file.go_buffered("direct reads here stop within a page")
                 got -= got % PAGE_BYTES
             if bucket is not None:
-                bucket.take(got)
+                bucket.take(got, asked)
                 if stop.is_set():
                     raise self._given_up(read)
             with self._count:

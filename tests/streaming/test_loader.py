@@ -347,9 +347,7 @@ def test_bytes_are_counted_as_they_arrive(store: Store, monkeypatch: pytest.Monk
     counts = []
     loader, arena = Loader(store, 1, read_bandwidth=4096 / 0.05), Arena(1, 2, store.stride)
     real = TokenBucket.take
-    monkeypatch.setattr(
-        TokenBucket, "take", lambda self, count: counts.append(loader.arrived_bytes) or real(self, count)
-    )
+    monkeypatch.setattr(TokenBucket, "take", lambda self, *of: counts.append(loader.arrived_bytes) or real(self, *of))
     loader.submit(GroupRead(0, 0, 2, arena.bank_view(0, 2, store.stride))).result(60)
     assert counts == list(range(0, 2 * store.stride, 4096))
     loader.close()
@@ -365,7 +363,9 @@ def test_verifying_waits_with_a_deadline(store: Store, monkeypatch: pytest.Monke
     assert verify_records(store) == 30
 
 
-@pytest.mark.parametrize(("bandwidth", "size"), [(1.0, 4096), (1e5, 4096), (5e5, 24576), (1e9, SLICE_BYTES)])
+@pytest.mark.parametrize(
+    ("bandwidth", "size"), [(1.0, 4096), (1e5, 4096), (5e5, 24576), (1e7, SLICE_BYTES), (1e9, 976 * 4096)]
+)
 def test_slices_are_pages_and_small_where_bandwidth_is(bandwidth: float, size: int) -> None:
     assert TokenBucket(bandwidth).slice_bytes == size
 
@@ -373,11 +373,16 @@ def test_slices_are_pages_and_small_where_bandwidth_is(bandwidth: float, size: i
 def test_a_declared_bandwidth_is_kept_on_a_virtual_clock() -> None:
     now = [10.0]
     bucket = TokenBucket(1000.0, clock=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
+    asked = bucket.now()
     for _ in range(5):
-        bucket.take(200)
+        bucket.take(200, asked)
     assert now[0] == pytest.approx(11.0)
     now[0] += 5.0  # idle time gives no credit: no burst
-    bucket.take(1000)
+    asked = bucket.now()
+    bucket.take(500, asked)
+    assert now[0] == pytest.approx(16.5)
+    now[0] += 0.2  # the waiting thread is late: the storage has gone on with what was asked of it
+    bucket.take(500, asked)
     assert now[0] == pytest.approx(17.0)
     with pytest.raises(EStreamError, match="must be positive"):
         TokenBucket(0)
@@ -395,9 +400,9 @@ def test_a_read_that_waits_for_bandwidth_can_be_given_up(
 ) -> None:
     waits, real = threading.Event(), TokenBucket.take
 
-    def take(self: TokenBucket, count: int) -> None:
+    def take(self: TokenBucket, count: int, asked: float) -> None:
         waits.set()
-        real(self, count)
+        real(self, count, asked)
 
     monkeypatch.setattr(TokenBucket, "take", take)
     loader = Loader(store, 1, read_bandwidth=1e-3)  # years for a group

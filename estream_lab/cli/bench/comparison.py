@@ -40,7 +40,6 @@ class _Limit:
 
 
 _Row = tuple[_Limit | None, str]  # under which limit, and what; resident runs read nothing and stand under none
-RESIDENT, READS = "resident", "bare reads"
 
 
 def compare(

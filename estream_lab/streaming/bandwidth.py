@@ -7,7 +7,7 @@ from collections.abc import Callable
 from estream_lab.errors import EStreamError
 from estream_lab.experts.shape import PAGE_BYTES
 
-SLICE_SECONDS = 0.004  # short, so that outstanding reads share the bandwidth evenly; each costs a read and a waking
+SLICE_SECONDS = 0.02  # short, so that outstanding reads share the bandwidth; each costs a processor 0.3 ms
 SLICE_BYTES = 64 * 1024  # and not below this, for the cost of it,
 SHOW_SECONDS = 0.05  # unless that takes longer than this, so that progress shows; down to a page
 

@@ -364,7 +364,7 @@ def test_verifying_waits_with_a_deadline(store: Store, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("bandwidth", "size"), [(1.0, 4096), (1e5, 4096), (5e5, 24576), (1e7, SLICE_BYTES), (1e9, 976 * 4096)]
+    ("bandwidth", "size"), [(1.0, 4096), (1e5, 4096), (5e5, 24576), (3e6, SLICE_BYTES), (1e9, 4882 * 4096)]
 )
 def test_slices_are_pages_and_small_where_bandwidth_is(bandwidth: float, size: int) -> None:
     assert TokenBucket(bandwidth).slice_bytes == size

@@ -6,6 +6,8 @@ import plotly.graph_objects as go
 from estream_lab.experts.binding import Binding, compact
 from estream_lab.routing import Routes
 from estream_lab.trace import Span, Trace
+from estream_lab.viz.explore.base import Explorer
+from estream_lab.viz.explore.live import untitled
 
 PROVENANCE: dict[str, str | int | float | bool] = {
     "lane": "host",
@@ -67,3 +69,8 @@ def plain(figure: go.Figure | go.FigureWidget) -> dict[str, object]:
     drawn = figure.to_dict()
     layout = {key: value for key, value in drawn["layout"].items() if value != []}  # no shapes: none, or an empty list
     return {"layout": layout, "data": [{k: v for k, v in d.items() if k != "uid"} for d in drawn["data"]]}
+
+
+def drawn(explorer: Explorer) -> dict[str, object]:
+    """What an explorer's live figure is to show: its last picture, whose title stands above it."""
+    return plain(go.Figure(untitled(explorer.last.figure)[1]))

@@ -122,7 +122,7 @@ def test_the_replays_drawing_shows_pipeline_and_banks_and_says_that_it_is_simula
     assert shown[1, 0, 5] == COLOURS["non-expert work"]
     assert CAUSES["bank"] in next(text for text in figure.data[0].customdata if "<b>bank</b>" in text)
     for cause in CAUSES:
-        assert (f'{CAUSE_COLOURS[cause]}">■</span> {cause}' in figure.layout.annotations[0].text) is (
+        assert (f'{CAUSE_COLOURS[cause]}">■</span> {cause}' in figure.layout.title.subtitle.text) is (
             cause != "nothing left"
         )
     json.dumps(figure.to_plotly_json(), default=lambda array: array.tolist())

@@ -100,13 +100,19 @@ def test_rows_are_told_per_route_with_padding_and_loss() -> None:
 
 
 def test_an_expert_beyond_the_capacity_loses_routes_and_one_below_pads() -> None:
-    kept, dropped, padding, line = DRAWN["capacity_panels"]().data[:4]
-    assert (list(kept.x), list(kept.y), list(kept.customdata)) == ([1, 2, 3], [3, 2, 1], [0, 2, 3])  # expert 1 is idle
-    assert (list(dropped.x), list(dropped.y)) == ([1], [2])
-    assert (list(padding.x), list(padding.y)) == ([2, 3, 4], [1, 2, 3])
+    padding, loads, kept, line = DRAWN["capacity_panels"]().data[:4]
+    assert [list(area.y) for area in (kept, loads, padding)] == [
+        [3, 3, 2, 1, 0, 0],  # of four experts, and on to both sides of them
+        [5, 5, 2, 1, 0, 0],
+        [5, 5, 3, 3, 3, 3],
+    ]
+    assert padding.customdata[1:-1].tolist() == [[0, 5, 2, 0], [2, 2, 0, 1], [3, 1, 0, 2], [1, 0, 0, 3]]
+    assert padding.hovertemplate.startswith(
+        "expert %{customdata[0]}: %{customdata[1]} routes, %{customdata[2]} dropped"
+    )
     assert list(line.y) == [3, 3]
 
 
 def test_a_layer_without_routes_is_drawn() -> None:
     empty = figures.capacity_panels(np.zeros(4, np.int64), 0, 1.0, PROVENANCE)
-    assert [len(trace.x) for trace in empty.data[:3]] == [0, 0, 0]
+    assert [max(trace.y) for trace in empty.data[1:3]] == [0, 0]

@@ -25,7 +25,7 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 
 from estream_lab.errors import EStreamError
-from estream_lab.viz.explore.live import Drawing, LiveFigure
+from estream_lab.viz.explore.live import Drawing, LiveFigure, untitled
 from estream_lab.viz.figures.theme import LINE_PX
 
 WRAP = {"flex_flow": "row wrap"}
@@ -50,7 +50,7 @@ class Explorer(ABC):
     """Controls over one live figure: moving one shows the picture of the new values.
 
     Display it with `.widget`; `.figure` is a static figure of the last picture, `.values` what the controls say,
-    `.controls` the widgets by name, `.line` the text's widget, `.live` the figure's.
+    `.controls` the widgets by name, `.line` the text's widget, `.head` the title's, `.live` the figure's.
     """
 
     busy = ""
@@ -59,13 +59,14 @@ class Explorer(ABC):
     def __init__(self, controls: Mapping[str, Any]) -> None:
         self.controls = dict(controls)
         self.last = self.picture(**self.values)
-        self._figure = LiveFigure(self.last.figure)
+        head, drawing = untitled(self.last.figure)
+        self._figure = LiveFigure(drawing)
         self.live = self._figure.widget
-        self.line = widgets.HTML(self.last.text, layout=TWO_LINES)
+        self.line, self.head = widgets.HTML(self.last.text, layout=TWO_LINES), widgets.HTML(head)
         for control in self.controls.values():
             control.observe(self._moved, names="value")
         bar = widgets.HBox(list(self.controls.values()), layout=WRAP)
-        self.widget = widgets.VBox([bar, self.line, self.live])
+        self.widget = widgets.VBox([bar, self.line, self.head, self.live])
 
     @abstractmethod
     def picture(self, *args: Any, **values: Any) -> Picture:
@@ -94,8 +95,9 @@ class Explorer(ABC):
         except EStreamError as error:
             self.line.value = f"<b>{error}</b>"
             return
-        self._figure.redraw(self.last.figure)
+        self.head.value, drawing = untitled(self.last.figure)  # texts first: the page is laid out once
         self.line.value = self.last.text
+        self._figure.redraw(drawing)
 
 
 def named(control: Any, name: str) -> Any:

@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from estream_lab.viz.figures.theme import GREY, LINE_PX, TEMPLATE, head_px
+
+TICK_PX = 12  # above a plot without a title: half of a tick's label
+
 Drawing = Mapping[str, Any]
 """A figure as plain values, `{"data": [trace, ...], "layout": {...}}`: `plotly.graph_objects.Figure` takes it."""
 
@@ -46,6 +50,28 @@ def plain(drawing: Drawing | go.Figure) -> dict[str, Any]:
     """The drawing's `data` and `layout`, of a figure too."""
     values = drawing.to_plotly_json() if isinstance(drawing, go.Figure) else drawing
     return {"data": list(values["data"]), "layout": dict(values["layout"])}
+
+
+def untitled(drawing: Drawing | go.Figure) -> tuple[str, Drawing]:
+    """A drawing's title and subtitle as HTML, and the drawing without them and without their room.
+
+    plotly lays out every title anew with every change, a few ms each; the page does it once.
+    """
+    values = plain(drawing)
+    layout, title = values["layout"], dict(values["layout"].get("title") or {})
+    if not title:
+        return "", values
+    subtitle = title.get("subtitle", {}).get("text") or ""
+    room, margin = head_px(subtitle), layout["margin"]
+    left = margin.get("l", TEMPLATE.layout.margin.l) if title.get("xref", "paper") == "paper" else 8
+    bare = {name: value for name, value in layout.items() if name != "title"}
+    bare |= {"height": layout["height"] - room, "margin": {**margin, "t": margin["t"] - room + TICK_PX}}
+    bare["height"] += TICK_PX
+    head = (
+        f'<div style="color:{GREY};line-height:{LINE_PX}px;font-size:12px;padding-left:{left}px">'
+        f'<div style="font-size:17px;line-height:30px">{title.get("text", "")}</div>{subtitle}</div>'
+    )
+    return head, {"data": values["data"], "layout": bare}
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> dict[str, Any]:

@@ -15,6 +15,11 @@ from estream_lab.viz.figures.theme import COLOURS, GREY, PANEL_TITLE, dress, dre
 EMPTY = {"color": "rgba(128,128,128,0.2)"}
 """Rows without a route: work that nobody needs."""
 
+HOVER = (
+    "expert %{customdata[0]}: %{customdata[1]} routes, %{customdata[2]} dropped, %{customdata[3]} rows of padding"
+    "<extra></extra>"
+)
+
 Costs = Mapping[str, RowCost]
 
 
@@ -50,27 +55,33 @@ def capacity_drawing(counts: NDArray[np.int64], tokens: int, factor: float, prov
     """
     order = np.argsort(-counts, kind="stable")  # busiest first
     loads, limit = counts[order], capacity(int(counts.sum()), len(counts), factor)  # (E,)
-    parts = (
-        ("rows with a route", np.minimum(loads, limit), {"color": COLOURS["storage"]}),
-        ("dropped", np.maximum(loads - limit, 0), {"color": COLOURS["wait"]}),
-        ("padding", np.maximum(limit - loads, 0), EMPTY),
+    # outlines, the lower ones over the higher ones: a bar for each expert takes the browser three times as long
+    outlines = (
+        ("padding", np.maximum(loads, limit), EMPTY["color"]),
+        ("dropped", loads, COLOURS["wait"]),
+        ("rows with a route", np.minimum(loads, limit), COLOURS["storage"]),
     )
-    bars = [
+    told = np.stack([order, loads, np.maximum(loads - limit, 0), np.maximum(limit - loads, 0)], axis=1)
+    areas = [
         {
-            "type": "bar",
+            "type": "scatter",
             "name": name,
-            "x": np.flatnonzero(values) + 1,
-            "y": values[values > 0],
-            "customdata": order[values > 0],
-            "marker": marker,
-            "hovertemplate": f"expert %{{customdata}}: %{{y}} {name}<extra></extra>",
+            "mode": "lines",
+            "line": {"width": 0, "shape": "hvh"},
+            "x": np.arange(len(counts) + 2),
+            "y": np.concatenate([heights[:1], heights, heights[-1:]]),
+            "fill": "tozeroy",
+            "fillcolor": colour,
+            "customdata": np.concatenate([told[:1], told, told[-1:]]),
+            "hovertemplate": HOVER if name == "padding" else None,
+            "hoverinfo": None if name == "padding" else "skip",
         }
-        for name, values, marker in parts
+        for name, heights, colour in outlines
     ]
     line = {
         "type": "scatter",
         "mode": "lines+text",
-        "x": [0.4, len(counts) + 0.6],
+        "x": [0.5, len(counts) + 0.5],
         "y": [limit, limit],
         "line": {"color": GREY, "dash": "dot"},
         "text": ["", f"capacity {limit} "],
@@ -80,14 +91,13 @@ def capacity_drawing(counts: NDArray[np.int64], tokens: int, factor: float, prov
     costs = row_costs(counts, tokens, factor)
     right = [{**trace, "xaxis": "x2", "yaxis": "y2"} for trace in row_bars(costs)]
     top = 1.14 * max(limit, int(loads.max(initial=0)), 1)
-    subtitle = f"{provenance_line(provenance)}<br>{key({name: marker['color'] for name, _, marker in parts})}"
+    subtitle = f"{provenance_line(provenance)}<br>{key({name: colour for name, _, colour in reversed(outlines)})}"
     layout = {
         **dressing("Loads against a fixed capacity", subtitle, 300),
         "barmode": "stack",
-        "bargap": 0.12,
         "showlegend": False,
         "xaxis": {
-            "domain": [0, 0.56], "range": [0.4, len(counts) + 0.6], "title": {"text": "experts, busiest first"},
+            "domain": [0, 0.56], "range": [0.5, len(counts) + 0.5], "title": {"text": "experts, busiest first"},
             "showgrid": False, "tickvals": [1, len(counts) // 4, len(counts) // 2, len(counts)], "automargin": False,
         },
         "yaxis": {"range": [0, top], "title": {"text": "routes"}, "nticks": 5, "automargin": False},
@@ -97,7 +107,7 @@ def capacity_drawing(counts: NDArray[np.int64], tokens: int, factor: float, prov
         },
         "yaxis2": {"anchor": "x2", **_rows_axis(len(costs)), "automargin": False},
     }  # fmt: skip
-    return {"data": [*bars, line, *right], "layout": layout}
+    return {"data": [*areas, line, *right], "layout": layout}
 
 
 def row_bars(costs: Costs) -> list[dict[str, Any]]:

@@ -18,7 +18,13 @@ STATES = {"filling": BUSY["reads"], "ready": "rgba(128,128,128,0.16)", "in use":
 """Banks step back like other work: the colours are the bubbles'."""
 
 CHANGING = ("schedule", "carry_over", "banks", "queue_depth", "read_bandwidth_bytes_per_second")
-LEFT, KEY = 80, 44  # px: the rows' names, and two lines of key
+MEANINGS = (
+    key({**BUSY, "bank ready": STATES["ready"]}),
+    key({cause: CAUSE_COLOURS[cause] for cause in CAUSES if cause != DONE}),
+)
+"""The colours' meanings, in two lines."""
+
+LEFT = 80  # px: the rows' names
 
 
 def replay_drawing(trace: Trace, found: Sequence[Bubble], most_banks: int, unit_ns: int) -> dict[str, Any]:
@@ -78,9 +84,9 @@ def _bars(name: str, bars: list[Bar]) -> dict[str, Any]:
 def _layout(trace: Trace, most_banks: int, unit_ns: int) -> dict[str, Any]:
     facts = {name: value for name, value in trace.provenance.items() if name not in CHANGING}
     halves = max(2, math.ceil(2 * trace.request_ns / unit_ns * 1.001))
-    layout = dressing(TITLE, provenance_line(facts), round(ROW * (PAIR + most_banks)) + 8)
-    layout["margin"] = {"l": LEFT, "t": layout["margin"]["t"], "b": layout["margin"]["b"] + KEY}
-    layout["height"] += KEY
+    subtitle = "<br>".join([provenance_line(facts), *MEANINGS])
+    layout = dressing(TITLE, subtitle, round(ROW * (PAIR + most_banks)) + 8)
+    layout["margin"] = {**layout["margin"], "l": LEFT}
     still = {**AXIS, "automargin": False, "ticks": ""}
     layout["xaxis"] = {
         **still,
@@ -94,21 +100,4 @@ def _layout(trace: Trace, most_banks: int, unit_ns: int) -> dict[str, Any]:
         "range": [PAIR + most_banks - 0.4, -0.6],
         "showgrid": False,
     }
-    layout["annotations"] = [_key(layout["margin"]["b"])]
     return layout
-
-
-def _key(bottom: int) -> dict[str, Any]:
-    """The colours' meanings, below the axis."""
-    work = key({**BUSY, "bank ready": STATES["ready"]})
-    causes = key({cause: CAUSE_COLOURS[cause] for cause in CAUSES if cause != DONE})
-    place = {
-        "xref": "paper",
-        "x": 0,
-        "xanchor": "left",
-        "yref": "paper",
-        "y": 0,
-        "yanchor": "top",
-        "yshift": 46 - bottom,
-    }
-    return {"text": f"{work}<br>{causes}", "showarrow": False, "align": "left", "font": {"size": 12}, **place}

@@ -12,7 +12,7 @@ from estream_lab.experts.exploration import Setting
 from estream_lab.experts.protocol import AVAILABLE, FILLING, IN_USE, NONE, READY, Bank, State
 from estream_lab.experts.steps import placement
 from estream_lab.viz.figures.story import Story
-from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, FAINT, GREY, LINE, TEMPLATE, provenance_line
+from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, FAINT, GREY, LINE, TEMPLATE, head_px, provenance_line
 
 ROW = 23  # px
 LABELS = 290  # px, for the sentences
@@ -184,7 +184,7 @@ def _map(story: Story, mapped: int) -> dict[str, Any]:
 def _layout(story: Story, step: int, mapped: int) -> dict[str, Any]:
     banks, layers, rows = story.setting.banks, range(len(story.setting.limits.groups)), len(story.lines)
     subtitle = provenance_line({**story.provenance, **_settings(story.setting)})
-    top, plot = 78 + 16 * (subtitle.count("<br>") + 1), ROW * max(rows, story.setting.experts)
+    top, plot = head_px(subtitle) + 32, ROW * max(rows, story.setting.experts)
     after = f", step {mapped}" if mapped != min(step, len(story.moves)) else ""
     return {
         "template": TEMPLATE,

@@ -143,13 +143,18 @@ def dress(figure: go.Figure, title: str, subtitle: str, height: int, room: int =
 
 def dressing(title: str, subtitle: str, height: int, room: int = 0, legend: bool = False) -> dict[str, Any]:
     """The layout that `dress` gives, as plain values."""
-    top, bottom = 46 + LINE_PX * (subtitle.count("<br>") + 1) + room, 100 if legend else 60
+    top, bottom = head_px(subtitle) + room, 100 if legend else 60
     return {
         "template": TEMPLATE,
         "title": {"text": title, "subtitle": {"text": subtitle}},
         "height": height + top + bottom,
         "margin": {"t": top, "b": bottom},
     }
+
+
+def head_px(subtitle: str) -> int:
+    """Height of a title and its subtitle, in px."""
+    return 46 + LINE_PX * (subtitle.count("<br>") + 1)
 
 
 def key(colours: Mapping[str, str]) -> str:

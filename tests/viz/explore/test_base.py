@@ -6,7 +6,7 @@ import pytest
 from estream_lab.errors import EStreamError
 from estream_lab.viz.explore import Explorer, Picture
 from estream_lab.viz.explore.base import named
-from tests.viz.hand_made import plain
+from tests.viz.hand_made import drawn, plain
 
 
 class Squares(Explorer):
@@ -40,7 +40,8 @@ def test_moving_a_control_shows_the_picture_of_all_values() -> None:
     explorer.controls["sign"].value = -1
     assert (bars(explorer), explorer.line.value) == ([3, -9], "n = 3")
     assert explorer.values == {"number": 3, "sign": -1}
-    assert plain(explorer.figure) == plain(explorer.live)
+    assert drawn(explorer) == plain(explorer.live)
+    assert plain(explorer.figure)["data"] == plain(explorer.live)["data"]
     assert explorer.seen == ["squaring …"] * 2
 
 
@@ -59,7 +60,7 @@ def test_a_fault_of_the_program_is_not_swallowed() -> None:
 
 def test_the_page_holds_controls_text_and_figure_from_top_to_bottom() -> None:
     explorer = Squares()
-    bar, line, live = explorer.widget.children
+    bar, line, head, live = explorer.widget.children
     assert bar.children == tuple(explorer.controls.values())
-    assert (line, live) == (explorer.line, explorer.live)
+    assert (line, head, live) == (explorer.line, explorer.head, explorer.live)
     assert [control.description for control in bar.children] == ["n", "±"]

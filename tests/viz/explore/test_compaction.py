@@ -7,7 +7,7 @@ from estream_lab.experts import Arena, ExpertShape, RecordClass
 from estream_lab.routing import synthetic_routes
 from estream_lab.viz.explore import CompactionExplorer
 from estream_lab.viz.figures.bound_route import PSI, RECORDS
-from tests.viz.hand_made import plain
+from tests.viz.hand_made import drawn, plain
 
 RECORD = RecordClass.of(ExpertShape(64, 96, ("q4-32x32",) * 3))
 PLACEMENT = np.array([0, 1, 2, -1, -1, 3, 4, 5, -1, -1], np.int32)  # E = 10, two banks of three
@@ -49,7 +49,7 @@ def test_a_click_tells_where_the_route_reads_and_writes(explorer: CompactionExpl
         assert f"gate {gate:,}, up {gate + RECORD.gate_bytes:,}, down {gate + 2 * RECORD.gate_bytes:,} " in text
         assert text.endswith(f"adds to Y at p_Y + {token} · 256 = {token * 256:,}.")
         assert list(explorer.live.data[2].x) == [route]
-        assert plain(explorer.live)["data"] == plain(explorer.figure)["data"]
+        assert plain(explorer.live)["data"] == drawn(explorer)["data"]
 
 
 def test_a_click_on_a_record_chooses_its_route(explorer: CompactionExplorer) -> None:
@@ -98,7 +98,7 @@ def test_fewer_tokens_have_fewer_routes_and_the_chosen_one_is_among_them(explore
     assert len(explorer.live.data[PSI].x) == 10
     explorer.controls["tokens"].value = 30
     assert explorer.controls["route"].max == 59
-    assert plain(explorer.live)["data"] == plain(explorer.figure)["data"]
+    assert plain(explorer.live)["data"] == drawn(explorer)["data"]
 
 
 def test_the_static_figure_tells_its_settings(explorer: CompactionExplorer) -> None:

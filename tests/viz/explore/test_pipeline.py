@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
 from estream_lab.viz.explore import Choice, PipelineExplorer, explore
-from tests.viz.hand_made import plain
+from tests.viz.hand_made import drawn, plain
 
 Tokens = NDArray[np.int32]
 
@@ -37,14 +37,14 @@ def test_of_several_runs_the_median_is_kept_and_said_to_be(
 
 def test_moving_a_slider_runs_again_and_changes_the_live_figure(store: Path, tokens: Tokens) -> None:
     explorer = PipelineExplorer(store, tokens, Choice(group_size=5, banks=2))
-    first = explorer.last
-    assert plain(explorer.live) == plain(explorer.figure)
+    first, before = explorer.last, plain(explorer.live)
+    assert before == drawn(explorer)
     explorer.controls["group_size"].value = 2
     assert explorer.choice == Choice(group_size=2, banks=2)
     assert explorer.last.result.group_size == 2
     assert explorer.last.result.logits_sha256 == first.result.logits_sha256
-    assert plain(explorer.live) == plain(explorer.figure)
-    assert plain(explorer.live) != plain(first.figure)
+    assert plain(explorer.live) == drawn(explorer)
+    assert plain(explorer.live) != before
     assert explorer.line.value == explorer.last.text
 
 

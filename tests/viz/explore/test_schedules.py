@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import plotly.graph_objects as go
 import pytest
 
 from estream_lab.errors import EStreamError
@@ -12,7 +11,7 @@ from estream_lab.experts.schedule import Early, Schedule, View
 from estream_lab.simulate import LayerTimes, ServiceTimes, SharedBandwidth, replay
 from estream_lab.trace import Trace
 from estream_lab.viz.explore.schedules import ScheduleExplorer
-from tests.viz.hand_made import PROVENANCE, plain
+from tests.viz.hand_made import PROVENANCE, drawn, plain
 
 MS = 1_000_000
 
@@ -33,11 +32,6 @@ def test_its_first_picture_is_the_measured_setting_replayed() -> None:
     assert explorer.last.trace.request_ns == explorer.measured.request_ns
     assert explorer.distance == 0
     assert plain(explorer.live) == drawn(explorer)
-
-
-def drawn(explorer: ScheduleExplorer) -> object:
-    """The last picture, without the settings that only its static figure tells."""
-    return plain(go.Figure(explorer.last.figure))
 
 
 def test_it_tells_simulated_from_measured() -> None:

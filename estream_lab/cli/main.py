@@ -48,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return _run(sys.argv[1:] if arguments is None else list(arguments), stops)
         except KeyboardInterrupt as stop:
-            if stops.claim():
-                stops.tell(str(stop))
+            stops.say(str(stop))
             return stops.status
 
 

@@ -5,6 +5,7 @@ Signals are the program's business, not the library's: only the command line set
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 GRACE_SECONDS = 1.0
+TELL_SECONDS = 0.25  # for the one sentence, which whoever should read it may not take
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -32,8 +34,9 @@ class Stops:
     def __init__(self, *, last_resort: bool = False) -> None:
         self._last_resort = last_resort
         self._before: dict[int, Any] = {}
-        self._told = threading.Lock()
+        self._told, self._said = threading.Lock(), threading.Event()
         self._number = 0
+        self._hook: Callable[[sys.UnraisableHookArgs], object] | None = None
         self.tell: Callable[[str], object] = lambda kept: None
 
     @property
@@ -46,9 +49,11 @@ class Stops:
         """The exit status that says so."""
         return 128 + (self._number or signal.SIGINT)
 
-    def claim(self) -> bool:
-        """Whether the one sentence is the caller's to say: it is said once."""
-        return self._told.acquire(blocking=False)
+    def say(self, kept: str) -> None:
+        """Say the one sentence, unless somebody has begun to: it is said once."""
+        if self._told.acquire(blocking=False):
+            self.tell(kept)
+            self._said.set()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -64,6 +69,8 @@ class Stops:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._hook is not None:
+            sys.unraisablehook = self._hook
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
         first, self._number = not self._number, self._number or number
@@ -75,14 +82,21 @@ class Stops:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._lost
         threading.Thread(target=self._end, args=(reader,), name="estream-last-resort", daemon=True).start()
+
+    def _lost(self, lost: "sys.UnraisableHookArgs") -> None:
+        """Python drops what is raised in a destructor or in a compiler's callback; it would print it by the sentence.
+
+        The last resort ends the process then.
+        """
+        if self._hook is not None and not (self._number and lost.exc_type is KeyboardInterrupt):
+            self._hook(lost)
 
     def _end(self, reader: int) -> None:
         while (number := os.read(reader, 1)[0]) not in self._before:
             pass
         time.sleep(GRACE_SECONDS)
-        if self.claim():  # on a thread, because whoever should read it may not
-            teller = threading.Thread(target=self.tell, args=("",), daemon=True)
-            teller.start()
-            teller.join(GRACE_SECONDS / 4)
+        threading.Thread(target=self.say, args=("",), daemon=True).start()
+        self._said.wait(TELL_SECONDS)
         os._exit(128 + number)

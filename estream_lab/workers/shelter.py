@@ -76,10 +76,13 @@ def sheltered(call: Callable[[], T]) -> T:
 def _wait(
     answer: "SimpleQueue[tuple[T | None, BaseException | None]]", thread: threading.Thread
 ) -> tuple[T | None, BaseException | None]:
-    """The answer, however long it takes: the call's own waits have their deadlines."""
+    """The answer, however long it takes: the call's own waits have their deadlines.
+
+    A signal that the system gives to another thread doesn't wake this one, so it looks up now and then.
+    """
     while True:
         try:
-            return answer.get(timeout=1.0)
+            return answer.get(timeout=LISTEN_SECONDS)
         except Empty:
             if not thread.is_alive() and answer.empty():
                 raise EStreamError("the request's thread died: run it again") from None

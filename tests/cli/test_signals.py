@@ -7,6 +7,7 @@ from whichever thread it runs on. `tests/full/test_signals.py` sends signals to 
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import pytest
 
 from estream_lab import doctor, evaluate
 from estream_lab.cgroup import GroupRun
-from estream_lab.cli import main, prefill, score
+from estream_lab.cli import main, prefill, score, signals
 from estream_lab.cli.bench import scale
 from estream_lab.cli.signals import Stops
 from estream_lab.engine import prefill as engine_prefill
@@ -303,6 +304,60 @@ def test_signals_that_the_program_was_told_to_ignore_stay_ignored() -> None:
             assert (stops.number, stops.status) == (signal.SIGTERM, 143)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_the_last_resort_lets_a_sentence_be_finished_that_is_being_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    stops, telling, go, said = Stops(last_resort=True), threading.Event(), threading.Event(), list[str]()
+    ended: list[tuple[int, list[str]]] = []
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            go.set()
+            return super().wait(timeout)
+
+    def tell(kept: str) -> None:
+        telling.set()
+        assert go.wait(60)
+        said.append(kept)
+
+    monkeypatch.setattr(signals, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(signals, "TELL_SECONDS", 60.0)
+    monkeypatch.setattr(signals.os, "_exit", lambda status: ended.append((status, list(said))))
+    stops.tell, stops._said, stops._before = tell, Watched(), {signal.SIGTERM: signal.SIG_DFL}
+    saying = threading.Thread(target=stops.say, args=("all of it",))
+    saying.start()
+    assert telling.wait(60)
+    reader, writer = os.pipe()
+    os.write(writer, bytes([signal.SIGTERM]))
+    stops._end(reader)
+    go.set()
+    saying.join(60)
+    os.close(reader)
+    os.close(writer)
+    assert ended == [(143, ["all of it"])]
+
+
+def test_only_the_exception_of_a_stop_is_kept_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other that Python can't raise is printed as ever."""
+    printed: list[type[BaseException]] = []
+    stops = Stops(last_resort=True)
+    monkeypatch.setattr(stops, "_hook", lambda lost: printed.append(lost.exc_type))
+
+    def lose(error: type[BaseException]) -> None:
+        class Swallow:
+            def __del__(self) -> None:
+                raise error
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "unraisablehook", stops._lost)
+            Swallow()
+
+    lose(ValueError)
+    lose(KeyboardInterrupt)
+    stops._number = signal.SIGINT
+    lose(KeyboardInterrupt)
+    lose(ValueError)
+    assert printed == [ValueError, KeyboardInterrupt, ValueError]
 
 
 def test_elsewhere_than_in_the_main_thread_commands_run_without_handlers(store: str) -> None:

@@ -58,6 +58,28 @@ def test_a_signal_ends_a_wait_of_the_call() -> None:
     assert len(found) == 1
 
 
+def test_the_waiting_thread_looks_up_as_often_as_the_work_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may give a signal to any thread; Python's handler runs once the main thread looks up."""
+    looked, waiting = list[object](), threading.Event()
+
+    class Watched(SimpleQueue):  # type: ignore[type-arg]
+        def get(self, block: bool = True, timeout: float | None = None) -> object:
+            looked.append(timeout)
+            waiting.set()
+            return super().get(block, timeout)
+
+    def call() -> None:
+        assert waiting.wait(LONG)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        while True:
+            check_stopped()
+
+    monkeypatch.setattr(shelter, "SimpleQueue", Watched)
+    with pytest.raises(KeyboardInterrupt):
+        sheltered(call)
+    assert set(looked) == {shelter.LISTEN_SECONDS}
+
+
 def test_a_call_that_does_not_stop_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelter, "SETTLE_SECONDS", 0.01)
     go, ended = threading.Event(), threading.Event()

@@ -1,7 +1,7 @@
 """The pipeline explorer: schedule, G, Q, B and a declared read bandwidth on the real trace."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.engine import PrefillEngine, PrefillResult
+from estream_lab.engine import PrefillResult
 from estream_lab.experts.schedule import POLICIES
 from estream_lab.streaming import Store
 from estream_lab.viz.explore.base import Explorer, Picture, named
+from estream_lab.viz.explore.measure import measure
 from estream_lab.viz.figures import timeline
 from estream_lab.viz.figures.theme import mebibytes, milliseconds
 
@@ -47,19 +48,8 @@ def explore(
     Of several runs the one of median time is kept, and its provenance says of how many (`runs`). Raises `EStreamError`
     as the engine does.
     """
-    with PrefillEngine.open(
-        store,
-        schedule=choice.schedule,
-        group_size=choice.group_size,
-        banks=choice.banks,
-        queue_depth=choice.queue_depth,
-        read_bandwidth=choice.read_bandwidth or None,
-    ) as engine:
-        results = sorted((engine.prefill(tokens) for _ in range(repeats)), key=lambda result: result.seconds)
-    result = results[len(results) // 2]
-    if repeats > 1:
-        trace = replace(result.trace, provenance={**result.trace.provenance, "runs": repeats})
-        result = replace(result, trace=trace)
+    settings = {**asdict(choice), "read_bandwidth": choice.read_bandwidth or None}
+    result = measure(store, tokens, {"": settings}, repeats)[""]
     return Exploration(timeline(result.trace), metrics_line(result), choice=choice, result=result)
 
 

@@ -67,8 +67,9 @@ class Stops:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        leaving = self._last_resort and self._number  # the next one would kill it while Python closes, sentence and all
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if leaving else handler)
         if self._hook is not None:
             sys.unraisablehook = self._hook
 

@@ -337,6 +337,22 @@ def test_the_last_resort_lets_a_sentence_be_finished_that_is_being_said(monkeypa
     assert ended == [(143, ["all of it"])]
 
 
+def test_a_process_that_was_stopped_hears_no_more_signals_on_its_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next ^C kills Python while it closes, and the status isn't the one that was promised."""
+    monkeypatch.setattr(Stops, "_watch", lambda stops: None)
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        with Stops(last_resort=True):
+            pass
+        assert {number: signal.getsignal(number) for number in SIGNALS} == before
+        with pytest.raises(KeyboardInterrupt), Stops(last_resort=True):
+            signal.raise_signal(signal.SIGTERM)
+        assert [signal.getsignal(number) for number in SIGNALS] == [signal.SIG_IGN] * 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_only_the_exception_of_a_stop_is_kept_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any other that Python can't raise is printed as ever."""
     printed: list[type[BaseException]] = []

@@ -24,7 +24,7 @@ DEV := $(VENV)/.dev-installed
 ORACLE_READY := $(ORACLE)/.installed
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
 
-.PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle protocol clean
+.PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle protocol faults clean
 .PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
 
 help: ## this list
@@ -119,6 +119,9 @@ lane-oracle: $(ORACLE_READY)
 
 protocol: $(DEV) ## explore the protocol exhaustively; prints the tables of docs/protocol.md
 	$(PY) -m tools.protocol_table
+
+faults: $(DEV) ## plant every fault at every phase; prints the table of outcomes
+	$(PY) -m tools.fault_table
 
 picture: $(DEV) ## make the README's picture again: the tour in a browser
 	$(PY) -m tools.tour_picture docs/tour.png

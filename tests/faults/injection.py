@@ -145,6 +145,11 @@ class Fault:
     expected = "result"
     slow_to_notice = False
 
+    @property
+    def outcome(self) -> str:
+        """What is expected, in a word: "same bits", "stopped" or "error"."""
+        return {"result": "same bits", "stopped": "stopped"}.get(self.expected, "error")
+
     def begin(self, injector: Injector) -> None:
         """Called before the run."""
         self.inode = os.stat(injector.store.experts_path).st_ino

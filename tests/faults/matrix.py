@@ -18,6 +18,7 @@ from estream_lab.cli.signals import Stops
 from estream_lab.doctor import examine
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
+from estream_lab.experts.retention import KeepLatest
 from estream_lab.streaming import Store, lane, loader
 from estream_lab.streaming.loader import verify_records
 from estream_lab.streaming.plan import WaitLimit
@@ -32,8 +33,9 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "after-routing": {"schedule": "after-routing"},
     "early": {"schedule": "early"},
     "carry-over": {"schedule": "early", "carry_over": True},
+    "kept": {"schedule": "early", "retention": KeepLatest()},
 }
-EARLY = ("early", "carry-over")
+EARLY = ("early", "carry-over", "kept")
 
 
 @dataclass(frozen=True)

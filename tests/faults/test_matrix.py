@@ -11,13 +11,10 @@ from tests.faults.injection import FAULTS, Fault
 from tests.faults.matrix import DRAIN, EARLY, PHASES, SCHEDULES, Cell, Reference
 
 CASES = [
-    (
-        fault,
-        phase,
-        (list(EARLY) if phase.early_only else list(SCHEDULES))[(row + column) % (2 if phase.early_only else 4)],
-    )
+    (fault, phase, names[(row + column) % len(names)])
     for row, fault in enumerate(FAULTS)
     for column, phase in enumerate(PHASES)
+    for names in [list(EARLY) if phase.early_only else list(SCHEDULES)]
 ]
 
 

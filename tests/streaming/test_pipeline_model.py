@@ -218,11 +218,26 @@ CASES = {
     "carried over": Setting(
         3, 2, 2, 2, passes=(0, 1), ahead=True, policies=Policies(CarryOver()), needed=((0,), (0, 1)), stop=True
     ),
+    "carried over, a read fails": Setting(
+        3, 2, 2, 2, passes=(0, 1), ahead=True, policies=Policies(CarryOver()), needed=((0,), (0, 1)), fail=True
+    ),
     "kept first": Setting(
         3, 1, 3, 2, passes=(0, 1, 0), policies=Policies(Early(), KeepFirst(1)), needed=((1,), (0, 2))
     ),
     "kept latest": Setting(
         3, 1, 2, 2, passes=(0, 1, 0), ahead=True, policies=Policies(CarryOver(), KeepLatest()), needed=((1,), (0, 2))
+    ),
+    "kept latest, a read fails": Setting(
+        3,
+        1,
+        2,
+        2,
+        passes=(0, 1, 0),
+        ahead=True,
+        policies=Policies(CarryOver(), KeepLatest()),
+        needed=((1,), (0, 2)),
+        fail=True,
+        stop=True,
     ),
 }
 

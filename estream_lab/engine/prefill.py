@@ -17,6 +17,7 @@ from estream_lab.engine.head import check_finite, log_softmax
 from estream_lab.engine.holdings import Holdings, Room
 from estream_lab.engine.kernels import open_kernels
 from estream_lab.engine.memory import Demand, MemoryPlan, Want
+from estream_lab.engine.progress import progress
 from estream_lab.engine.request import Request, measured
 from estream_lab.engine.result import PrefillResult
 from estream_lab.engine.settings import EngineSettings
@@ -89,7 +90,7 @@ class PrefillEngine:
             tokens: (T,) ids, 1 <= T <= the model's context.
             want: next-token logits, their log-softmax, or the final normed hidden states.
             positions: which rows of the output: the last, all, or these indices.
-            progress: show a bar on standard error, a step a layer of each chunk.
+            progress: show a bar on standard error (`engine.progress`).
 
         Returns:
             Output float32 (n, V) or (n, H) with routes, trace and figures.
@@ -105,14 +106,14 @@ class PrefillEngine:
             raise EStreamError(f"a prefill gives {', '.join(get_args(Want))}, not '{want}'")
         return sheltered(partial(self._answer, ids, want, rows, progress))
 
-    def _answer(self, ids: NDArray[np.int32], want: Want, rows: NDArray[np.int64], progress: bool) -> PrefillResult:
+    def _answer(self, ids: NDArray[np.int32], want: Want, rows: NDArray[np.int64], shown: bool) -> PrefillResult:
         """A request, checked, on a thread where no signal interrupts it."""
         host.set_threads(self.settings.threads or available_cpus())  # of this thread's kernels, no other's
         with self._alone():
             memory, room, cache = self._holdings.prepare(Demand(len(ids), len(rows), want))
             try:
                 request = Request.begin(ids, want, rows, self.spec, cache, room.lane)
-                return self._run(request, memory, room, progress)
+                return self._run(request, memory, room, shown)
             except BaseException:
                 self.close()  # the next request opens a lane of its own, whatever state this one was left in
                 raise
@@ -143,13 +144,13 @@ class PrefillEngine:
         finally:
             self._busy.release()
 
-    def _run(self, request: Request, memory: MemoryPlan, room: Room, progress: bool) -> PrefillResult:
+    def _run(self, request: Request, memory: MemoryPlan, room: Room, shown: bool) -> PrefillResult:
         """One request, checked, with all of its memory there."""
         ids, decoder = request.ids, self._holdings.decoder
         hidden = np.empty((len(request.rows), self.spec.hidden), np.float32)  # (n, H)
         starts = range(0, len(ids), room.plan.max_tokens)
         steps = len(starts) * self.spec.layers
-        with tqdm(total=steps, unit="layer", desc="prefill", leave=False, delay=1, disable=not progress) as bar:
+        with progress(steps, lambda: room.lane.arrived_bytes, shown) as bar:
             for start in starts:
                 chunk = ids[start : start + room.plan.max_tokens]
                 x = self._layers(room, request, chunk, start, bar)  # (T, H)

@@ -3,11 +3,15 @@
 A FigureWidget's state carries a script of 5 MB and shows nothing without a kernel.
 """
 
-import json
+from __future__ import annotations
 
-from nbformat import NotebookNode
+import json
+from typing import TYPE_CHECKING
 
 from estream_lab.errors import EStreamError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # takes seconds to load, and a lesson needs none of it
 
 VIEW_MIME = "application/vnd.jupyter.widget-view+json"
 STATE_MIME = "application/vnd.jupyter.widget-state+json"

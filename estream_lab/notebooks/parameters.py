@@ -3,13 +3,17 @@
 papermill itself runs a notebook with a mistyped name or type; a lesson then shows something other than what was asked.
 """
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING
 
 from estream_lab.errors import EStreamError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # takes seconds to load, and a lesson needs none of it
 
 Value = bool | int | float | str
 TYPES: dict[str, type[bool] | type[int] | type[float] | type[str]] = {

@@ -1,12 +1,15 @@
 """Figures that a notebook hands to whoever runs it."""
 
+from __future__ import annotations
+
 import json
 from textwrap import shorten
-from typing import Any
-
-from nbformat import NotebookNode
+from typing import TYPE_CHECKING, Any
 
 from estream_lab.errors import EStreamError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode  # takes seconds to load, and a lesson needs none of it
 
 RECORD_MIME = "application/vnd.estream.record+json"
 LINE = 110  # characters that are shown of a figure; all of it is recorded

@@ -1,19 +1,23 @@
 """Runs notebooks through papermill: parameters checked first, this environment's kernel, records read back."""
 
+from __future__ import annotations
+
 import os
 import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import nbformat
+from typing import TYPE_CHECKING
 
 from estream_lab.errors import EStreamError
 from estream_lab.notebooks.outputs import strip_widgets
 from estream_lab.notebooks.parameters import Value, check_values, declared, tags_of
 from estream_lab.notebooks.record import records_of
 from estream_lab.notebooks.report import NotebookRun, Report
+
+if TYPE_CHECKING:
+    import nbformat  # takes seconds to load: functions below do so when they are called
 
 
 def run(
@@ -47,6 +51,8 @@ def run(
 
 
 def _checked(path: Path, parameters: Mapping[str, Value]) -> tuple[nbformat.NotebookNode, dict[str, Value]]:
+    import nbformat
+
     try:
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     except OSError as error:
@@ -59,6 +65,8 @@ def _checked(path: Path, parameters: Mapping[str, Value]) -> tuple[nbformat.Note
 def _run_one(
     path: Path, notebook: nbformat.NotebookNode, values: dict[str, Value], out: Path, progress: bool
 ) -> NotebookRun:
+    import nbformat
+
     target = out / path.name
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(
@@ -80,6 +88,7 @@ def _execute(
     path: Path, notebook: nbformat.NotebookNode, values: dict[str, Value], folder: Path, progress: bool
 ) -> str | None:
     """Run `notebook` as if opened at `path`, into `folder`; the sentence that tells the failure, or None."""
+    import nbformat
     from nbclient.exceptions import DeadKernelError
     from papermill import execute_notebook  # papermill takes a second to load
     from papermill.exceptions import PapermillExecutionError
@@ -131,6 +140,8 @@ def _sentence(name: str, number: int, source: str, exception: str, value: str, t
 
 def _write(notebook: nbformat.NotebookNode, target: Path) -> int:
     """Write whole or not at all; the size in bytes."""
+    import nbformat
+
     data = nbformat.writes(notebook).encode()  # type: ignore[no-untyped-call]
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:

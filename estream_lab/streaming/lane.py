@@ -56,6 +56,11 @@ class Lane(Protocol):
         """Bytes of the arena."""
         ...
 
+    @property
+    def arrived_bytes(self) -> int:
+        """Expert bytes read since the lane was opened; grows while a read goes on."""
+        ...
+
     def start(self, recorder: Recorder) -> None:
         """A new request begins; its spans go to ``recorder``."""
         ...
@@ -174,6 +179,11 @@ class StreamingLane(_InProcessLane):
         self._layer = NONE
 
     @property
+    def arrived_bytes(self) -> int:
+        """See `Lane`."""
+        return self._loader.arrived_bytes
+
+    @property
     def direct_io(self) -> bool:
         """Whether reads bypass the page cache."""
         return self._loader.direct
@@ -273,6 +283,11 @@ class ResidentLane(_InProcessLane):
         for group, read in enumerate(reads):
             loader.wait(read, str(GroupKey(layer, group)))
         return placement
+
+    @property
+    def arrived_bytes(self) -> int:
+        """See `Lane`: all of them, from the start."""
+        return self._arena.nbytes
 
     def begin(self, layer: int) -> None:
         """See `Lane`; there is nothing to read."""

@@ -7,7 +7,7 @@ are pure. Lanes, the simulator and the exhaustive exploration use these same fun
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar, cast, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.residency import SlotState
@@ -288,11 +288,17 @@ def apply(state: State, move: Move) -> State:
             return at_rest(len(state.banks))
 
 
+_PLACES = {kind: {name: place for place, name in enumerate(kind._fields)} for kind in (State, Bank)}
+
+
 def _changed(of: Record, **changes: Any) -> Record:
     """``of`` with other values. Not `_replace`, and no tuple of a generator in this file: such tuples are drawn with
     ten places and cut, and CPython keeps up to 2,000 of each length for reuse that never comes."""
-    kind: Any = type(of)
-    return cast(Record, kind(*[changes.get(name, value) for name, value in zip(of._fields, of, strict=True)]))
+    kind, values = type(of), list(of)
+    places = _PLACES[kind]
+    for name, value in changes.items():
+        values[places[name]] = value
+    return tuple.__new__(kind, values)
 
 
 def _with(state: State, at: int, bank: Bank) -> State:

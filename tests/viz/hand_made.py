@@ -7,7 +7,7 @@ from estream_lab.experts.binding import Binding, compact
 from estream_lab.routing import Routes
 from estream_lab.trace import Span, Trace
 from estream_lab.viz.explore.base import Explorer
-from estream_lab.viz.explore.live import untitled
+from estream_lab.viz.explore.live import lean
 
 PROVENANCE: dict[str, str | int | float | bool] = {
     "lane": "host",
@@ -68,9 +68,14 @@ def plain(figure: go.Figure | go.FigureWidget) -> dict[str, object]:
     """What is drawn, without the identities that a live figure gives its traces."""
     drawn = figure.to_dict()
     layout = {key: value for key, value in drawn["layout"].items() if value != []}  # no shapes: none, or an empty list
-    return {"layout": layout, "data": [{k: v for k, v in d.items() if k != "uid"} for d in drawn["data"]]}
+    return {"layout": layout, "data": [{k: _listed(v) for k, v in d.items() if k != "uid"} for d in drawn["data"]]}
+
+
+def _listed(value: object) -> object:
+    """Arrays compare as lists do."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def drawn(explorer: Explorer) -> dict[str, object]:
     """What an explorer's live figure is to show: its last picture, whose title stands above it."""
-    return plain(go.Figure(untitled(explorer.last.figure)[1]))
+    return plain(go.Figure(lean(explorer.last.figure)[1]))

@@ -25,11 +25,15 @@ import ipywidgets as widgets
 import plotly.graph_objects as go
 
 from estream_lab.errors import EStreamError
-from estream_lab.viz.explore.live import Drawing, LiveFigure, untitled
+from estream_lab.viz.explore.live import Drawing, LiveFigure, lean
 from estream_lab.viz.figures.theme import LINE_PX
 
 WRAP = {"flex_flow": "row wrap"}
 NARROW = {"width": "270px"}
+CONTAINED = "estream-contained"
+STYLE = f"<style>.{CONTAINED} .svg-container {{contain: strict}}</style>"
+"""What changes within a figure moves nothing else: the browser need not lay out the whole notebook anew."""
+
 TWO_LINES = {"min_height": "60px"}  # the figure stays where it is when the text grows
 
 
@@ -59,10 +63,11 @@ class Explorer(ABC):
     def __init__(self, controls: Mapping[str, Any]) -> None:
         self.controls = dict(controls)
         self.last = self.picture(**self.values)
-        head, drawing = untitled(self.last.figure)
+        head, drawing = lean(self.last.figure)
         self._figure = LiveFigure(drawing)
         self.live = self._figure.widget
-        self.line, self.head = widgets.HTML(self.last.text, layout=TWO_LINES), widgets.HTML(head)
+        self.live.add_class(CONTAINED)
+        self.line, self.head = widgets.HTML(self.last.text, layout=TWO_LINES), widgets.HTML(STYLE + head)
         for control in self.controls.values():
             control.observe(self._moved, names="value")
         bar = widgets.HBox(list(self.controls.values()), layout=WRAP)
@@ -95,9 +100,12 @@ class Explorer(ABC):
         except EStreamError as error:
             self.line.value = f"<b>{error}</b>"
             return
-        self.head.value, drawing = untitled(self.last.figure)  # texts first: the page is laid out once
-        self.line.value = self.last.text
-        self._figure.redraw(drawing)
+        head, drawing = lean(self.last.figure)
+
+        def texts() -> None:
+            self.head.value, self.line.value = STYLE + head, self.last.text
+
+        self._figure.redraw(drawing, texts)
 
 
 def named(control: Any, name: str) -> Any:

@@ -109,13 +109,15 @@ def _layout(bound: BoundRoutes, provenance: Provenance) -> dict[str, Any]:
         **dressing("A route, its record and its addresses", f"{provenance_line(provenance)}<br>{key(named)}", 590),
         "showlegend": False,
         "hovermode": "closest",
-        "xaxis": {"range": span(routes), "title": {"text": "route i (click one): its height is ψ, its expert's slot"}},
+        "xaxis": {
+            "range": span(routes), "nticks": 5, "title": {"text": "route i (click one): its height is ψ, its expert's slot"},
+        },
         "yaxis": {
             "domain": [0.7, 1], "range": [last + 0.6, -1.6], "tickvals": list(range(-1, bound.slots)),
             "ticktext": ["none", *map(str, range(bound.slots))], "title": {"text": "slot ψ"},
         },
         "xaxis2": {
-            "anchor": "y2", "range": span(len(bound.binding)),
+            "anchor": "y2", "range": span(len(bound.binding)), "nticks": 5,
             "title": {"text": "record of Π: slot by slot, route order kept in each"},
         },
         "yaxis2": {

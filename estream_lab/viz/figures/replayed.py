@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from estream_lab.trace import Trace
 from estream_lab.trace.bubbles import CAUSES, DONE, Bubble
 from estream_lab.trace.tracks import origin_ns
@@ -66,17 +68,19 @@ def _banks(trace: Trace) -> list[Bar]:
 
 
 def _bars(name: str, bars: list[Bar]) -> dict[str, Any]:
+    rows, starts, durations, colours, texts = zip(*bars, strict=True) if bars else [()] * 5
     return {
         "type": "bar",
         "orientation": "h",
         "name": name,
-        "x": [duration for _, _, duration, _, _ in bars],
-        "base": [start for _, start, _, _, _ in bars],
-        "y": [row for row, _, _, _, _ in bars],
+        # arrays: plotly looks at a list value by value
+        "x": np.asarray(durations, float),
+        "base": np.asarray(starts, float),
+        "y": np.asarray(rows, float),
         "width": WIDTH,
-        "customdata": [text for _, _, _, _, text in bars],
+        "customdata": np.asarray(texts, object),
         "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {"color": [colour for _, _, _, colour, _ in bars], "line": {"width": 0}},
+        "marker": {"color": list(colours), "line": {"width": 0}},
         "showlegend": False,
     }
 

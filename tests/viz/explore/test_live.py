@@ -2,7 +2,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from estream_lab.viz.explore.live import LiveFigure, changes
+from estream_lab.viz.explore.live import LiveFigure, changes, lean
 from estream_lab.viz.figures import timeline
 from tests.viz.hand_made import plain, trace
 
@@ -66,3 +66,24 @@ def test_a_live_figure_takes_the_pages_width_and_sends_nothing_to_a_server() -> 
         "trace_edit_id": live._last_trace_edit_id,
     }  # the browser's first message
     assert live.layout.autosize is True
+
+
+def test_what_goes_beside_a_change_goes_right_before_it() -> None:
+    """The page then shows both in one frame; plotly's checks, which take their time, come before."""
+    live, sent = LiveFigure(DRAWING), list[str]()
+    live.widget.observe(lambda _: sent.append("figure"), names="_py2js_update")
+    live.redraw({**DRAWING, "layout": {**DRAWING["layout"], "title": {"text": "two"}}}, lambda: sent.append("text"))
+    assert sent[:2] == ["text", "figure"]
+
+
+def test_a_lean_drawing_has_its_title_in_html_and_its_labels_unmeasured() -> None:
+    title = {"text": "Loads", "subtitle": {"text": "one<br>two"}}
+    layout = {"title": title, "height": 400, "margin": {"t": 94, "b": 60}, "xaxis": {"range": [0, 1]}, "yaxis2": {}}
+    head, drawing = lean({"data": DRAWING["data"], "layout": layout})
+    assert ">Loads</div>one<br>two</div>" in head
+    assert drawing["data"] == DRAWING["data"] and "title" not in drawing["layout"]
+    assert (drawing["layout"]["height"], drawing["layout"]["margin"]) == (400 - 66, {"t": 94 - 66, "b": 60})
+    assert drawing["layout"]["xaxis"] == {"range": [0, 1], "tickangle": 0, "ticklabeloverflow": "allow"}
+    assert drawing["layout"]["yaxis2"] == {"tickangle": 0, "ticklabeloverflow": "allow"}
+    assert layout["title"] is title and layout["xaxis"] == {"range": [0, 1]}  # the drawing itself is as it was
+    assert lean(DRAWING | {"layout": {}})[0] == ""

@@ -110,7 +110,8 @@ def _layout(bound: BoundRoutes, provenance: Provenance) -> dict[str, Any]:
         "showlegend": False,
         "hovermode": "closest",
         "xaxis": {
-            "range": span(routes), "nticks": 5, "title": {"text": "route i (click one): its height is ψ, its expert's slot"},
+            "range": span(routes), "nticks": 5,
+            "title": {"text": "route i (click one): its height is ψ, its expert's slot"},
         },
         "yaxis": {
             "domain": [0.7, 1], "range": [last + 0.6, -1.6], "tickvals": list(range(-1, bound.slots)),

@@ -1,5 +1,8 @@
 """A trace made by hand, and the paper-like worked example of a binding."""
 
+import base64
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -71,9 +74,14 @@ def plain(figure: go.Figure | go.FigureWidget) -> dict[str, object]:
     return {"layout": layout, "data": [{k: _listed(v) for k, v in d.items() if k != "uid"} for d in drawn["data"]]}
 
 
-def _listed(value: object) -> object:
-    """Arrays compare as lists do."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def _listed(value: Any) -> Any:
+    """Arrays, and what plotly writes for them, as lists; a gap in a line (NaN, which equals nothing) as None."""
+    if isinstance(value, dict) and "bdata" in value:
+        flat = np.frombuffer(base64.b64decode(value["bdata"]), value["dtype"])
+        value = flat.reshape([int(n) for n in str(value.get("shape", flat.size)).split(",")])
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return [None if each != each else each for each in value] if isinstance(value, list | tuple) else value
 
 
 def drawn(explorer: Explorer) -> dict[str, object]:

@@ -35,7 +35,8 @@ def check_sliders(desk: Desk) -> None:
     before = desk.drawn("explorer", "y")
     desk.press("explorer", "skew α", "End")
     desk.wait_for_drawing("explorer", before, "y")
-    kept, dropped, padding = desk.drawn("explorer", "y")[:3]
-    assert [kept[0], dropped[0], padding[0]] == ["rows with a route", "dropped", "padding"]
-    assert sum(kept[1]) + sum(dropped[1]) == 9216
-    assert sum(dropped[1]) == 0  # experts alike: nobody is turned away
+    padding, dropped, kept = desk.drawn("explorer", "y")[:3]  # outlines, each over the one before
+    assert [padding[0], dropped[0], kept[0]] == ["padding", "dropped", "rows with a route"]
+    assert sum(dropped[1][1:-1]) == 9216  # they go on beyond both ends
+    assert kept == ["rows with a route", dropped[1]]  # experts alike: nobody is turned away
+    assert min(padding[1]) == max(padding[1]) > max(dropped[1])

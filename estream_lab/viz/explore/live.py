@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.basedatatypes import Undefined
 
 from estream_lab.viz.figures.theme import GREY, LINE_PX, TEMPLATE, head_px
 
@@ -43,14 +42,14 @@ class LiveFigure:
         wanted = plain(drawing)
         traces = [changes(shown, new) for shown, new in zip(self._shown["data"], wanted["data"], strict=True)]
         layout = changes(self._shown["layout"], wanted["layout"])
-        changed = [number for number, found in enumerate(traces) if found]
-        paths = {path for found in traces for path in found}
-        restyle = {path: [traces[number].get(path, Undefined) for number in changed] for path in paths}
-        if beside is not None:
-            beside()
-        if changed or layout:
-            # not `batch_update`, which checks every value twice
-            self.widget.plotly_update(restyle, layout, changed or None)
+        with self.widget.batch_update():
+            for trace, changed in zip(self.widget.data, traces, strict=True):
+                for path, value in changed.items():
+                    trace[path] = value
+            for path, value in layout.items():
+                self.widget.layout[path] = value
+            if beside is not None:
+                beside()
         self._shown = wanted
 
 

@@ -67,10 +67,7 @@ def _moves(trace: Trace) -> list[tuple[int, int, int, Move]]:
     passes = _passes(trace)
     for number, (at, place, layer, needed) in enumerate(passes):
         moves.append((at, DECIDED, place, Routed(layer, needed)))
-        end = (
-            e for e, span in enumerate(trace.spans) if (span.unit, span.name, span.layer) == ("plan", "ended", layer)
-        )
-        if (last := next((e for e in end if e > place), None)) is not None:
+        if (last := next((e for e in ends.get(layer, ()) if e > place), None)) is not None:
             moves.append((trace.spans[last].start_ns, DECIDED, last, End(layer)))
         elif number + 1 < len(passes):
             moves.append((passes[number + 1][0], DECIDED, -1, End(layer)))

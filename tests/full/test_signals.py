@@ -52,45 +52,45 @@ def one_sentence(status: int, err: str, number: int) -> bool:
 
 
 PATCHED = {
-    # a step of the command, and code that gets there and says so
+    # a step of the command, and code that gets there and says so: in one write, for two reader threads may get there
     "loading": (
         "import sys, os, time\n"
         "class Load:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'estream_lab.streaming':\n"
-        "            print('ready', flush=True)\n"
+        "            os.write(1, b'ready\\n')\n"
         "            time.sleep(60)\n"
         "sys.meta_path.insert(0, Load())\n"
     ),
     "a hung read": (
         "import sys, os, threading\n"
         "def hang(*_):\n"
-        "    print('ready', flush=True)\n"
+        "    os.write(1, b'ready\\n')\n"
         "    threading.Event().wait()\n"
         "os.preadv = hang\n"
     ),
     "hung dense weights": (
         "import sys, os, threading\n"
         "def hang(*_):\n"
-        "    print('ready', flush=True)\n"
+        "    os.write(1, b'ready\\n')\n"
         "    threading.Event().wait()\n"
         "os.pread = hang\n"
     ),
     "a main thread that no signal reaches": (  # as in a compiler's call, or a read of a disk that doesn't answer
-        "import sys, ctypes, signal\n"
+        "import os, sys, ctypes, signal\n"
         "from estream_lab.engine import prefill\n"
         "def stuck():\n"
         "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])\n"
-        "    print('ready', flush=True)\n"
+        "    os.write(1, b'ready\\n')\n"
         "    ctypes.CDLL(None).sleep(600)\n"
         "prefill.open_kernels = stuck\n"
     ),
     "an exception that is lost": (  # Python would only print one of a destructor, or of a compiler's callback
-        "import sys, time\n"
+        "import os, sys, time\n"
         "from estream_lab.engine import prefill\n"
         "class Swallow:\n"
         "    def __del__(self):\n"
-        "        print('ready', flush=True)\n"
+        "        os.write(1, b'ready\\n')\n"
         "        time.sleep(600)\n"
         "def lost():\n"
         "    Swallow()\n"
@@ -111,10 +111,10 @@ def test_a_prefill_is_stopped_wherever_it_is(store: Path, case: str, number: int
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_tiny_bandwidth_does_not_hold_up_a_stop(store: Path, number: int) -> None:
     code = (
-        "import sys\n"
+        "import os, sys\n"
         "from estream_lab.streaming.bandwidth import TokenBucket\n"
         "real = TokenBucket.take\n"
-        "TokenBucket.take = lambda *a: (print('ready', flush=True), real(*a))\n"
+        "TokenBucket.take = lambda *a: (os.write(1, b'ready\\n'), real(*a))\n"
     )
     arguments = ["prefill", str(store), "--tokens", TOKENS, "--read-bandwidth", "1KB/s"]
     status, err = stop(code + CLI, arguments, number)
@@ -126,12 +126,12 @@ def test_a_tiny_bandwidth_does_not_hold_up_a_stop(store: Path, number: int) -> N
 def test_compiling_kernels_is_stopped(store: Path, tmp_path: Path, number: int, seconds: float) -> None:
     """A first run on a computer: seconds in the compiler."""
     code = (
-        "import sys, threading\n"
+        "import os, sys, threading\n"
         "from estream_lab.cli import main\n"
         "from estream_lab.engine import kernels\n"
         "real = kernels.load_kernels.__wrapped__\n"
         "def compiling():\n"
-        f"    threading.Timer({seconds}, lambda: print('ready', flush=True)).start()\n"
+        f"    threading.Timer({seconds}, lambda: os.write(1, b'ready\\n')).start()\n"
         "    real()\n"
         "    threading.Event().wait()\n"  # on a computer that compiles faster
         "compiling.cache_info = kernels.load_kernels.cache_info\n"
@@ -172,11 +172,11 @@ def test_a_reader_that_takes_nothing_does_not_hold_up_a_stop(store: Path) -> Non
 def test_a_bench_takes_its_own_processes_along(tmp_path: Path, number: int) -> None:
     """Its prefills run in processes of their own, in memory control groups."""
     code = (
-        "import sys, subprocess\n"
+        "import os, sys, subprocess\n"
         "from estream_lab import cgroup\n"
         "real = subprocess.Popen.communicate\n"
         "def communicate(self, *a, **k):\n"
-        "    print('ready', flush=True)\n"
+        "    os.write(1, b'ready\\n')\n"
         "    return real(self, *a, **k)\n"
         "subprocess.Popen.communicate = communicate\n"
     )

@@ -1,6 +1,6 @@
 """Outputs of executed notebooks, without the state of widgets.
 
-A FigureWidget's state carries a script of 5 MB and shows nothing without a kernel.
+A live figure's state carries a script of 5 MB and shows nothing without a kernel.
 """
 
 from __future__ import annotations

@@ -57,7 +57,11 @@ class Desk:
 
     def drawn(self, name: str, *keys: str) -> list[list[Any]]:
         """Of each trace of the plotly figure in a cell, as the browser holds it: its name and the values of `keys`."""
-        found: list[list[Any]] = json.loads(self._plot(name).evaluate(DRAWN, list(keys)))
+        return self.drawn_in(self._plot(name), *keys)
+
+    def drawn_in(self, plot: Locator, *keys: str) -> list[list[Any]]:
+        """As `drawn`, of a plotly figure anywhere in the page."""
+        found: list[list[Any]] = json.loads(plot.evaluate(DRAWN, list(keys)))
         return found
 
     def wait_for_drawing(self, name: str, before: list[list[Any]], *keys: str) -> None:

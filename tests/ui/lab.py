@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Self
 
 SETTINGS = {
-    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},  # cells out of sight are rendered, too
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 STARTUP_SECONDS = 120

@@ -15,6 +15,7 @@ def test_the_lesson_runs_moves_and_is_readable(tmp_path: Path) -> None:
         assert "logits_give_the_routes = true" in desk.cell("static").inner_text()
         check_sliders(desk)
         desk.take_pictures(FIGURES, "01-")
+        check_views(desk)
         desk.check_watch()
 
 
@@ -40,3 +41,31 @@ def check_sliders(desk: Desk) -> None:
     assert sum(dropped[1][1:-1]) == 9216  # they go on beyond both ends
     assert kept == ["rows with a route", dropped[1]]  # experts alike: nobody is turned away
     assert min(padding[1]) == max(padding[1]) > max(dropped[1])
+
+
+def check_views(desk: Desk) -> None:
+    """A view opened beside the notebook begins with what the moves made of the figure, and both follow the next one."""
+    explorer, before = desk.cell("explorer"), desk.drawn("explorer", "x", "y")
+    explorer.locator(".jp-InputPrompt").click()
+    command(desk, "notebook:create-output-view")
+    view = desk.page.locator(".jp-LinkedOutputView .js-plotly-plot")
+    view.locator(".main-svg").first.wait_for()
+    assert desk.drawn_in(view, "x", "y") == before
+    desk.press("explorer", "capacity ×")
+    desk.wait_for_drawing("explorer", before, "x", "y")
+    assert desk.drawn_in(view, "x", "y") == desk.drawn("explorer", "x", "y")
+    check_width(desk)
+
+
+def check_width(desk: Desk) -> None:
+    """A figure is as wide as the page leaves it when the folders beside it go."""
+    drawing = desk.cell("explorer").locator(".main-svg").first
+    narrow = drawing.evaluate("svg => svg.clientWidth")
+    command(desk, "application:toggle-left-area")
+    wider = "([svg, narrow]) => svg.clientWidth > 1.2 * narrow"
+    desk.page.wait_for_function(wider, arg=[drawing.element_handle(), narrow])
+    assert desk.cell("explorer").locator(".js-plotly-plot").evaluate("plot => plot.scrollWidth === plot.clientWidth")
+
+
+def command(desk: Desk, name: str) -> None:
+    desk.page.evaluate("name => window.jupyterapp.commands.execute(name)", name)

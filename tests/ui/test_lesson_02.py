@@ -6,7 +6,7 @@ from .desk import NOTEBOOKS, Desk, open_notebook
 
 LESSON = NOTEBOOKS / "02_slot_compaction.ipynb"
 FIGURES = ["steps", "addresses", "real", "edges", "explorer", "static"]
-PSI, RECORDS, RING, RECORD_RING, READS = 0, 1, 2, 3, 8  # traces of the explorer
+PSI, RECORDS, RING, RECORD_RING, READS = 0, 1, 2, 3, 7  # traces of the explorer
 
 
 def test_the_lesson_runs_is_clicked_and_is_readable(tmp_path: Path) -> None:

@@ -67,11 +67,11 @@ def binding() -> Binding:
     return compact(ROUTES, PLACEMENT, 0, 4)
 
 
-def plain(figure: go.Figure | go.FigureWidget) -> dict[str, object]:
-    """What is drawn, without the identities that a live figure gives its traces."""
+def plain(figure: go.Figure) -> dict[str, object]:
+    """What is drawn."""
     drawn = figure.to_dict()
     layout = {key: value for key, value in drawn["layout"].items() if value != []}  # no shapes: none, or an empty list
-    return {"layout": layout, "data": [{k: _listed(v) for k, v in d.items() if k != "uid"} for d in drawn["data"]]}
+    return {"layout": layout, "data": [{k: _listed(v) for k, v in d.items()} for d in drawn["data"]]}
 
 
 def _listed(value: Any) -> Any:

@@ -11,7 +11,7 @@ from estream_lab.experts.planes import ParameterPlanes
 from estream_lab.experts.record_addresses import RecordAddresses
 from estream_lab.viz import figures
 from estream_lab.viz.figures.bound_route import BoundRoutes, bound_route_drawing
-from estream_lab.viz.figures.memory_strips import Access, Memory, memory_strips
+from estream_lab.viz.figures.memory_strips import Access, Memory, memory_strips, strip_labels
 from estream_lab.viz.figures.theme import SEQUENCE
 
 from .hand_made import PLACEMENT, PROVENANCE, ROUTES, binding
@@ -67,7 +67,7 @@ def test_a_route_bound_elsewhere_has_no_record_and_touches_no_memory() -> None:
     drawing = bound_route_drawing(bound(slots=2), 4, PROVENANCE)  # slot 2 is another bank's
     ring, record_ring = drawing["data"][2:4]
     assert (ring["x"], record_ring["x"]) == ([4], [])
-    assert [len(trace["x"]) for trace in drawing["data"][8:]] == [0, 0, 0, 0]
+    assert [len(trace["x"]) for trace in drawing["data"][7:]] == [0, 0, 0]
     assert len(drawing["data"]) == len(bound_route_drawing(bound(), 4, PROVENANCE)["data"])
 
 
@@ -82,17 +82,21 @@ def spans(trace: dict[str, np.ndarray], strip: int, scale: float) -> list[tuple[
 def test_memory_fills_in_exactly_the_bytes_that_the_record_uses() -> None:
     memory = Memory(rows=3, row_bytes=256, slots=4, stride=8192, parts=(3000, 3000, 2000))
     access = Access(x=512, gate=16384, up=19384, down=22384, y=512)
-    outline, numbers, reads, writes, way, told = memory_strips(memory, access, "#123456", {"xaxis": "x", "yaxis": "y"})
+    outline, reads, writes, way = memory_strips(memory, access, "#123456", {"xaxis": "x", "yaxis": "y"})
     assert spans(reads, 0, 768) == spans(writes, 2, 768) == [(512, 768)]
     assert spans(reads, 1, 32768) == [(16384, 19384), (19384, 22384), (22384, 24384)]
     assert spans(writes, 0, 768) == spans(writes, 1, 32768) == spans(reads, 2, 768) == []
     assert reads["fillcolor"] == "#123456"
-    assert numbers["text"] == ["0", "1", "2", "3"]
-    assert told["text"] == ["X[2] at p_X + 512", "gate 16,384 · up 19,384 · down 22,384", "Y[2] at p_Y + 512"]
-    assert np.nanmax(outline["x"]) == 1
+    assert strip_labels(memory, access) == ["X[2] = p_X + 512", "arena, slot 2", "Y[2] = p_Y + 512"]
+    rows, arena = outline["x"][outline["y"] < 0.5], outline["x"][abs(outline["y"] - 1) < 0.5]
+    assert set(rows) == {0, 1 / 3, 2 / 3, 1}
+    starts = 8192 * np.arange(4)[:, None] + [0, 3000, 6000, 8000]
+    assert set(arena) == {*(starts.ravel() / 32768), 1}
     assert len(way["x"]) == 6
 
 
-def test_rows_and_slots_are_told_with_their_sizes() -> None:
+def test_strips_are_told_with_what_a_record_uses_or_with_their_sizes() -> None:
     figure = figures.bound_route(replace(bound(), row_bytes=256), 4, PROVENANCE)
+    assert list(figure.layout.yaxis3.ticktext) == ["X[2] = p_X + 512", "arena, slot 2", "Y[2] = p_Y + 512"]
+    figure = figures.bound_route(replace(bound(slots=2), row_bytes=256), 4, PROVENANCE)  # another bank's
     assert list(figure.layout.yaxis3.ticktext) == ["X  3 × 256 B", "arena  4 slots", "Y  3 × 256 B"]

@@ -30,10 +30,6 @@ from estream_lab.viz.figures.theme import LINE_PX
 
 WRAP = {"flex_flow": "row wrap"}
 NARROW = {"width": "270px"}
-CONTAINED = "estream-contained"
-STYLE = f"<style>.{CONTAINED} .svg-container {{contain: strict}}</style>"
-"""What changes within a figure moves nothing else: the browser need not lay out the whole notebook anew."""
-
 TWO_LINES = {"min_height": "60px"}  # the figure stays where it is when the text grows
 
 
@@ -64,10 +60,8 @@ class Explorer(ABC):
         self.controls = dict(controls)
         self.last = self.picture(**self.values)
         head, drawing = lean(self.last.figure)
-        self._figure = LiveFigure(drawing)
-        self.live = self._figure.widget
-        self.live.add_class(CONTAINED)
-        self.line, self.head = widgets.HTML(self.last.text, layout=TWO_LINES), widgets.HTML(STYLE + head)
+        self.live = LiveFigure(drawing)
+        self.line, self.head = widgets.HTML(self.last.text, layout=TWO_LINES), widgets.HTML(head)
         for control in self.controls.values():
             control.observe(self._moved, names="value")
         bar = widgets.HBox(list(self.controls.values()), layout=WRAP)
@@ -103,9 +97,9 @@ class Explorer(ABC):
         head, drawing = lean(self.last.figure)
 
         def texts() -> None:
-            self.head.value, self.line.value = STYLE + head, self.last.text
+            self.head.value, self.line.value = head, self.last.text
 
-        self._figure.redraw(drawing, texts)
+        self.live.redraw(drawing, texts)
 
 
 def named(control: Any, name: str) -> Any:

@@ -45,8 +45,7 @@ class CompactionExplorer(Explorer):
                 "route": named(widgets.IntSlider(int(start.sum()), 0, count - 1), "route i"),
             }
         )
-        for trace in (PSI, RECORDS):
-            self.live.data[trace].on_click(self._clicked)
+        self.live.on_click(self._clicked)
 
     def picture(self, *, tokens: int, bank: int, capacity: int, route: int) -> Picture:
         """The chosen route among those of the first tokens."""
@@ -74,11 +73,10 @@ class CompactionExplorer(Explorer):
     def _fewer_or_more(self, change: Mapping[str, Any]) -> None:
         self.controls["route"].max = self._count(change["new"]) - 1
 
-    def _clicked(self, trace: Any, points: Any, _: object) -> None:
+    def _clicked(self, trace: int, point: int) -> None:
         """A route's point in ψ stands at its number; one in Π has it as its height."""
-        if points.point_inds:
-            axis = trace.x if trace is self.live.data[PSI] else trace.y
-            self.controls["route"].value = int(axis[points.point_inds[0]])
+        if trace in (PSI, RECORDS):
+            self.controls["route"].value = int(self.live.drawing["data"][trace]["x" if trace == PSI else "y"][point])
 
 
 def _told(bound: BoundRoutes, route: int) -> str:

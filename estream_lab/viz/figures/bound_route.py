@@ -13,7 +13,7 @@ from estream_lab.experts.shape import RecordClass
 from estream_lab.routing import Routes
 from estream_lab.trace import Provenance
 from estream_lab.viz.figures.compaction import borders, slot_colours, span
-from estream_lab.viz.figures.memory_strips import WRITE, Access, Memory, memory_strips
+from estream_lab.viz.figures.memory_strips import WRITE, Access, Memory, memory_strips, strip_labels
 from estream_lab.viz.figures.theme import CLEAR, GREY, dressing, key, provenance_line
 
 PSI, RECORDS = 0, 1
@@ -81,10 +81,10 @@ def bound_route_drawing(bound: BoundRoutes, route: int, provenance: Provenance) 
     slots = bound.addresses.slot  # (n,)
     size = 10 if len(routes) <= 64 else 7
     cuts = np.arange(bound.capacity, len(binding), bound.capacity)
-    chosen = [] if record is None else [record]
-    colour = slot_colours(psi[route : route + 1], binding)[0]
+    chosen, access = ([] if record is None else [record]), bound.access(record)
+    colours = slot_colours(psi, binding)
     traces: list[dict[str, Any]] = [
-        _points(np.arange(len(routes)), psi, slot_colours(psi, binding), size, 1)
+        _points(np.arange(len(routes)), psi, colours, size, 1)
         | {
             "customdata": np.stack([routes.token, routes.expert], axis=1),
             "hovertemplate": "route %{x}: token %{customdata[0]}, expert %{customdata[1]}, slot %{y}<extra></extra>",
@@ -95,16 +95,15 @@ def bound_route_drawing(bound: BoundRoutes, route: int, provenance: Provenance) 
         _rings(chosen, [route] * len(chosen), size, 2),
         {"type": "scatter", **borders(binding.offsets - 0.5, -1, len(routes)), **_axes(2)},
         {"type": "scatter", **borders(cuts - 0.5, -1, len(routes), WRITE, "longdash"), **_axes(2)},
-        *memory_strips(bound.memory, bound.access(record), colour, _axes(3)),
+        *memory_strips(bound.memory, access, colours[route], _axes(3)),
     ]
-    return {"data": traces, "layout": _layout(bound, provenance)}
+    return {"data": traces, "layout": _layout(bound, access, provenance)}
 
 
-def _layout(bound: BoundRoutes, provenance: Provenance) -> dict[str, Any]:
+def _layout(bound: BoundRoutes, access: Access | None, provenance: Provenance) -> dict[str, Any]:
     routes, last = len(bound.routes), bound.slots - 1
     named = {"border of a slot": GREY, "chosen route, row written; border of an invocation (C)": WRITE}
     plain = {"automargin": False, "showgrid": False}
-    rows = f"{bound.tokens} × {bound.row_bytes} B"
     layout = {
         **dressing("A route, its record and its addresses", f"{provenance_line(provenance)}<br>{key(named)}", 590),
         "showlegend": False,
@@ -126,13 +125,13 @@ def _layout(bound: BoundRoutes, provenance: Provenance) -> dict[str, Any]:
         },
         "xaxis3": {"anchor": "y3", "range": [0, 1], "visible": False},
         "yaxis3": {
-            "anchor": "x3", "domain": [0, 0.22], "range": [2.6, -0.35], "ticks": "", "tickvals": [0, 1, 2],
-            "ticktext": [f"X  {rows}", f"arena  {bound.slots} slots", f"Y  {rows}"],
+            "anchor": "x3", "domain": [0, 0.22], "range": [2.35, -0.35], "ticks": "", "tickvals": [0, 1, 2],
+            "ticktext": strip_labels(bound.memory, access),
         },
     }  # fmt: skip
     for name in ("xaxis", "yaxis", "xaxis2", "yaxis2", "xaxis3", "yaxis3"):
         layout[name] |= plain
-    layout["margin"] |= {"l": 130, "b": 12}
+    layout["margin"] |= {"l": 150, "b": 12}
     return layout
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from estream_lab.viz.figures.theme import COLOURS, GREY
 
 WRITE = COLOURS["wait"]
-HALF, LABEL = 0.2, 0.18
-"""Of a strip's height, and from its edge to the text; strips lie at y = 0, 1, 2."""
+HALF = 0.2
+"""Of a strip's height; strips lie at y = 0, 1, 2."""
 
 Path = list[tuple[float, float]]
 GAP = (np.nan, np.nan)
@@ -44,49 +44,47 @@ class Access:
 
 
 def memory_strips(memory: Memory, access: Access | None, colour: str, axes: dict[str, str]) -> list[dict[str, Any]]:
-    """Six traces: outlines, slot numbers, what is read, what is written, the way between, and the addresses.
+    """Four traces: outlines, what is read, what is written, and the way between.
 
-    Each strip is as wide as the panel, whatever its bytes. What is read has `colour`. Without an access the last four
+    Each strip is as wide as the panel, whatever its bytes. What is read has `colour`. Without an access the last three
     are empty.
     """
-    reads, writes, way, told = ([], [], [], []) if access is None else _boxes(memory, access)
-    text = {"type": "scatter", "mode": "text", "hoverinfo": "skip", "cliponaxis": False, **axes}
+    reads, writes, way = ([], [], []) if access is None else _boxes(memory, access)
     line = {"type": "scatter", "mode": "lines", "hoverinfo": "skip", **axes}
-    slots = range(memory.slots)
+    area = {**line, "mode": "none", "fill": "toself"}
     return [
         {**line, **_joined(_outlines(memory)), "line": {"color": "rgba(128,128,128,0.6)", "width": 1}},
-        {
-            **text,
-            "x": [(slot + 0.5) / memory.slots for slot in slots],
-            "y": [1 - HALF - LABEL] * memory.slots,
-            "text": [str(slot) for slot in slots],
-            "textfont": {"size": 11},
-        },
-        {**line, **_joined(reads), "fill": "toself", "fillcolor": colour, "line": {"color": colour, "width": 1}},
-        {**line, **_joined(writes), "fill": "toself", "fillcolor": WRITE, "line": {"color": WRITE, "width": 1}},
+        {**area, **_joined(reads), "fillcolor": colour},
+        {**area, **_joined(writes), "fillcolor": WRITE},
         {**line, **_joined(way), "line": {"color": GREY, "width": 1.5, "dash": "dot"}},
-        {
-            **text,
-            "x": [x for x, _, _ in told],
-            "y": [y for _, y, _ in told],
-            "text": [words for _, _, words in told],
-            "textposition": ["middle right" if x < 0.5 else "middle left" for x, _, _ in told],  # towards the middle
-        },
     ]
+
+
+def strip_labels(memory: Memory, access: Access | None) -> list[str]:
+    """A label for each strip: row and slot of what is read and written, or the size of the whole."""
+    if access is None:
+        rows = f"{memory.rows} × {memory.row_bytes} B"
+        return [f"X  {rows}", f"arena  {memory.slots} slots", f"Y  {rows}"]
+    row, slot = access.x // memory.row_bytes, access.gate // memory.stride
+    return [f"X[{row}] = p_X + {access.x:,}", f"arena, slot {slot}", f"Y[{row}] = p_Y + {access.y:,}"]
 
 
 def _outlines(memory: Memory) -> list[Path]:
     ends = np.cumsum([0, *memory.parts])  # of gate, up and down within a slot
     inner = [(slot * memory.stride + int(end)) / memory.arena_bytes for slot in range(memory.slots) for end in ends]
     rows = [row / memory.rows for row in range(1, memory.rows)]
-    paths = [_box(strip, 0, 1) for strip in range(3)]
-    for strip, places in ((0, rows), (1, inner), (2, rows)):
-        paths += [[(place, strip - HALF), (place, strip + HALF)] for place in places]
-    return paths
+    return [_comb(strip, places) for strip, places in ((0, rows), (1, inner), (2, rows))]
 
 
-def _boxes(memory: Memory, access: Access) -> tuple[list[Path], list[Path], list[Path], list[tuple[float, float, str]]]:
-    """Boxes read and written, lines between them, and texts as (x, y, words)."""
+def _comb(strip: int, places: list[float]) -> Path:
+    """A box, divided at these places, in one stroke: the page takes its time for every separate line."""
+    low, high = strip - HALF, strip + HALF
+    teeth = [point for place in places for point in ((place, low), (place, high), (place, low))]
+    return [(0, low), *teeth, (1, low), (1, high), (0, high), (0, low)]
+
+
+def _boxes(memory: Memory, access: Access) -> tuple[list[Path], list[Path], list[Path]]:
+    """Boxes read and written, and lines between them."""
     row, total = access.x // memory.row_bytes, memory.rows
     starts = (access.gate, access.up, access.down)
     read = [
@@ -97,12 +95,7 @@ def _boxes(memory: Memory, access: Access) -> tuple[list[Path], list[Path], list
     reads = [_box(0, row / total, (row + 1) / total), *(_box(1, *ends) for ends in read)]
     writes = [_box(2, row / total, (row + 1) / total)]
     way: list[Path] = [[(middle, HALF), (slot, 1 - HALF)], [(slot, 1 + HALF), (middle, 2 - HALF)]]
-    told = [
-        (middle, HALF + LABEL, f"X[{row}] at p_X + {access.x:,}"),
-        (slot, 1 + HALF + LABEL, f"gate {access.gate:,} · up {access.up:,} · down {access.down:,}"),
-        (middle, 2 + HALF + LABEL, f"Y[{row}] at p_Y + {access.y:,}"),
-    ]
-    return reads, writes, way, told
+    return reads, writes, way
 
 
 def _box(strip: int, left: float, right: float) -> Path:

@@ -30,7 +30,7 @@ class Squares(Explorer):
 
 
 def bars(explorer: Squares) -> list[Any]:
-    return list(explorer.live.data[0].y)
+    return list(explorer.live.shown.data[0].y)
 
 
 def test_moving_a_control_shows_the_picture_of_all_values() -> None:
@@ -40,8 +40,8 @@ def test_moving_a_control_shows_the_picture_of_all_values() -> None:
     explorer.controls["sign"].value = -1
     assert (bars(explorer), explorer.line.value) == ([3, -9], "n = 3")
     assert explorer.values == {"number": 3, "sign": -1}
-    assert drawn(explorer) == plain(explorer.live)
-    assert plain(explorer.figure)["data"] == plain(explorer.live)["data"]
+    assert drawn(explorer) == plain(explorer.live.shown)
+    assert plain(explorer.figure)["data"] == plain(explorer.live.shown)["data"]
     assert explorer.seen == ["squaring …"] * 2
 
 

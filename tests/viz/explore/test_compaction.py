@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -26,14 +24,13 @@ def routes_in(bank: int, tokens: int) -> list[int]:
 
 
 def click(explorer: CompactionExplorer, trace: int, point: int) -> None:
-    """What plotly calls when a reader clicks a point."""
-    chosen = SimpleNamespace(point_inds=[point], xs=[], ys=[])
-    explorer.live.data[trace]._dispatch_on_click(chosen, None)
+    """What the page sends when a reader clicks a point."""
+    explorer.live._handle_custom_msg({"trace": trace, "point": point}, [])
 
 
 def test_it_starts_on_a_route_that_is_bound(explorer: CompactionExplorer) -> None:
     assert explorer.values["route"] in routes_in(0, 16)
-    assert len(explorer.live.data[8].x) > 0  # weights are read
+    assert len(explorer.live.shown.data[7].x) > 0  # weights are read
 
 
 def test_a_click_tells_where_the_route_reads_and_writes(explorer: CompactionExplorer) -> None:
@@ -48,29 +45,29 @@ def test_a_click_tells_where_the_route_reads_and_writes(explorer: CompactionExpl
         assert f"Reads X at p_X + {token} · 256 = {token * 256:,}; " in text
         assert f"gate {gate:,}, up {gate + RECORD.gate_bytes:,}, down {gate + 2 * RECORD.gate_bytes:,} " in text
         assert text.endswith(f"adds to Y at p_Y + {token} · 256 = {token * 256:,}.")
-        assert list(explorer.live.data[2].x) == [route]
-        assert plain(explorer.live)["data"] == drawn(explorer)["data"]
+        assert list(explorer.live.shown.data[2].x) == [route]
+        assert plain(explorer.live.shown)["data"] == drawn(explorer)["data"]
 
 
 def test_a_click_on_a_record_chooses_its_route(explorer: CompactionExplorer) -> None:
-    order = list(explorer.live.data[RECORDS].y)
+    order = list(explorer.live.shown.data[RECORDS].y)
     assert sorted(order) == routes_in(0, 16)
     for record, route in enumerate(order):
         click(explorer, RECORDS, record)
         assert explorer.values["route"] == route
         assert f"record {record} of {len(order)}, " in explorer.line.value
-        assert list(explorer.live.data[3].x) == [record]
+        assert list(explorer.live.shown.data[3].x) == [record]
 
 
-def test_a_click_beside_the_points_changes_nothing(explorer: CompactionExplorer) -> None:
+def test_a_click_on_what_is_no_route_changes_nothing(explorer: CompactionExplorer) -> None:
     before = explorer.line.value
-    explorer.live.data[PSI]._dispatch_on_click(SimpleNamespace(point_inds=[], xs=[], ys=[]), None)
+    click(explorer, 4, 0)  # a border between slots
     assert explorer.line.value == before
 
 
 def test_another_bank_binds_its_own_routes(explorer: CompactionExplorer) -> None:
     explorer.controls["bank"].value = 1
-    assert sorted(explorer.live.data[RECORDS].y) == routes_in(1, 16)
+    assert sorted(explorer.live.shown.data[RECORDS].y) == routes_in(1, 16)
     assert "lies in bank 0: the invocation of that bank binds it" in explorer.line.value
     click(explorer, PSI, routes_in(1, 16)[0])
     assert "Reads X at" in explorer.line.value
@@ -79,7 +76,7 @@ def test_another_bank_binds_its_own_routes(explorer: CompactionExplorer) -> None
 def test_an_expert_that_is_not_resident_has_no_slot(explorer: CompactionExplorer) -> None:
     click(explorer, PSI, next(i for i in range(32) if PLACEMENT[ROUTES.expert[i]] < 0))
     assert "ψ: none. Its expert is not resident" in explorer.line.value
-    assert [len(explorer.live.data[i].x) for i in (3, 8, 9)] == [0, 0, 0]
+    assert [len(explorer.live.shown.data[i].x) for i in (3, 7, 8)] == [0, 0, 0]
 
 
 def test_the_capacity_cuts_the_records_into_invocations(explorer: CompactionExplorer) -> None:
@@ -87,7 +84,7 @@ def test_the_capacity_cuts_the_records_into_invocations(explorer: CompactionExpl
     for capacity in (1, 3, 64):
         explorer.controls["capacity"].value = capacity
         assert f"of {-(-count // capacity)}.<br>" in explorer.line.value
-        assert len(set(explorer.live.data[5].x)) == -(-count // capacity) - 1
+        assert len(set(explorer.live.shown.data[5].x)) == -(-count // capacity) - 1
 
 
 def test_fewer_tokens_have_fewer_routes_and_the_chosen_one_is_among_them(explorer: CompactionExplorer) -> None:
@@ -95,10 +92,10 @@ def test_fewer_tokens_have_fewer_routes_and_the_chosen_one_is_among_them(explore
     explorer.controls["tokens"].value = 5
     assert (explorer.controls["route"].max, explorer.values["route"]) == (9, 9)
     assert explorer.line.value.startswith("<b>route 9</b>")
-    assert len(explorer.live.data[PSI].x) == 10
+    assert len(explorer.live.shown.data[PSI].x) == 10
     explorer.controls["tokens"].value = 30
     assert explorer.controls["route"].max == 59
-    assert plain(explorer.live)["data"] == drawn(explorer)["data"]
+    assert plain(explorer.live.shown)["data"] == drawn(explorer)["data"]
 
 
 def test_the_static_figure_tells_its_settings(explorer: CompactionExplorer) -> None:

@@ -37,24 +37,24 @@ def test_of_several_runs_the_median_is_kept_and_said_to_be(
 
 def test_moving_a_slider_runs_again_and_changes_the_live_figure(store: Path, tokens: Tokens) -> None:
     explorer = PipelineExplorer(store, tokens, Choice(group_size=5, banks=2))
-    first, before = explorer.last, plain(explorer.live)
+    first, before = explorer.last, plain(explorer.live.shown)
     assert before == drawn(explorer)
     explorer.controls["group_size"].value = 2
     assert explorer.choice == Choice(group_size=2, banks=2)
     assert explorer.last.result.group_size == 2
     assert explorer.last.result.logits_sha256 == first.result.logits_sha256
-    assert plain(explorer.live) == drawn(explorer)
-    assert plain(explorer.live) != before
+    assert plain(explorer.live.shown) == drawn(explorer)
+    assert plain(explorer.live.shown) != before
     assert explorer.line.value == explorer.last.text
 
 
 def test_what_the_engine_refuses_is_told_and_the_figure_stays(store: Path, tokens: Tokens) -> None:
     explorer = PipelineExplorer(store, tokens, Choice(group_size=5))
-    before = plain(explorer.live)
+    before = plain(explorer.live.shown)
     explorer.tokens = np.array([-1], np.int32)
     explorer.controls["banks"].value = 1
     assert "outside the vocabulary" in explorer.line.value
-    assert plain(explorer.live) == before
+    assert plain(explorer.live.shown) == before
 
 
 def test_a_choice_beside_the_usual_steps_is_a_step_too(store: Path, tokens: Tokens) -> None:

@@ -10,7 +10,7 @@ PADDING, LOADS, KEPT = 0, 1, 2
 
 def heights(explorer: RoutingExplorer, area: int) -> np.ndarray:
     """Of each expert, busiest first, as the live figure shows it; its outline goes on beyond both ends."""
-    shown = explorer.live.data[area]
+    shown = explorer.live.shown.data[area]
     assert list(shown.x) == list(range(explorer.values["experts"] + 2))
     return np.asarray(shown.y, int)[1:-1]
 
@@ -33,7 +33,7 @@ def test_every_slider_changes_the_loads_that_are_drawn() -> None:
         before = loads(explorer)
         explorer.controls[name].value = value
         assert loads(explorer) == expected(explorer) != before
-        assert plain(explorer.live)["data"] == drawn(explorer)["data"]
+        assert plain(explorer.live.shown)["data"] == drawn(explorer)["data"]
 
 
 def test_the_capacity_decides_what_is_dropped() -> None:

@@ -31,7 +31,7 @@ def test_its_first_picture_is_the_measured_setting_replayed() -> None:
     }  # fmt: skip
     assert explorer.last.trace.request_ns == explorer.measured.request_ns
     assert explorer.distance == 0
-    assert plain(explorer.live) == drawn(explorer)
+    assert plain(explorer.live.shown) == drawn(explorer)
 
 
 def test_it_tells_simulated_from_measured() -> None:
@@ -63,7 +63,7 @@ def test_every_control_reaches_the_replay() -> None:
     ):
         explorer.controls[control].value = value
         assert explorer.last.trace.provenance[fact] == value
-        assert plain(explorer.live) == drawn(explorer)
+        assert plain(explorer.live.shown) == drawn(explorer)
         if slower is not None:
             assert (explorer.last.trace.request_ns > start) is slower
     explorer.controls["banks"].value = 2
@@ -72,12 +72,12 @@ def test_every_control_reaches_the_replay() -> None:
 
 def test_what_a_schedule_cannot_do_is_told_and_the_figure_stays() -> None:
     explorer = ScheduleExplorer(measured())
-    before = plain(explorer.live)
+    before = plain(explorer.live.shown)
     explorer.controls["carry_over"].value = True
-    carried = plain(explorer.live)
+    carried = plain(explorer.live.shown)
     explorer.controls["schedule"].value = "on-demand"
     assert "only the early schedule can be carried over" in explorer.line.value
-    assert plain(explorer.live) == carried != before
+    assert plain(explorer.live.shown) == carried != before
 
 
 class Last(Schedule):

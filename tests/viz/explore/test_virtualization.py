@@ -12,7 +12,7 @@ def explorer() -> VirtualizationExplorer:
 
 def marks(explorer: VirtualizationExplorer) -> list[int]:
     """The steps that are marked as colliding in the live figure."""
-    (found,) = [trace for trace in explorer.live.data if trace.name == "collision"]
+    (found,) = [trace for trace in explorer.live.shown.data if trace.name == "collision"]
     return list(found.y)
 
 
@@ -27,7 +27,7 @@ def test_the_slider_walks_into_the_collision(explorer: VirtualizationExplorer) -
         explorer.controls["step"].value = step
         lines[step] = explorer.line.value
         assert marks(explorer) == {6: [], 7: [7], 8: [7], 9: [7, 9]}[step]
-        assert plain(explorer.live) == drawn(explorer)
+        assert plain(explorer.live.shown) == drawn(explorer)
     assert lines[7] == "Step 7 of 9: run group 0 of layer 0 in bank 0."
     refusal = (
         "The rule would have refused step 8: a bank is given up only after the last invocation on it has completed."
@@ -48,7 +48,7 @@ def test_choosing_a_rule_goes_to_its_last_step_and_before_the_first_all_is_at_re
     assert explorer.line.value == "Step 22 of 22: layer 0 ends." and marks(explorer) == []
     explorer.controls["step"].value = 0
     assert explorer.line.value == "Step 0 of 22: at rest."
-    assert plain(explorer.live) == drawn(explorer)
+    assert plain(explorer.live.shown) == drawn(explorer)
 
 
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES])

@@ -77,7 +77,8 @@ def bubbles(trace: Trace, banks: int | None = None) -> tuple[Bubble, ...]:
     found = passes(trace)
     storage = _Storage(trace, found, count)
     still = [bubble for stretch in _idle(trace, ("storage",)) for bubble in storage.causes(*stretch)]
-    compute = [bubble for start, end, _ in _idle(trace, COMPUTE_UNITS) for bubble in _waits(trace, found, start, end)]
+    executor = _Executor(trace, found)
+    compute = [bubble for start, end, _ in _idle(trace, COMPUTE_UNITS) for bubble in executor.causes(start, end)]
     return tuple(_joined([*still, *compute]))
 
 
@@ -146,19 +147,25 @@ class _Storage:
         yield from ((run.start_ns, run.end_ns) for run in runs if run not in served)
 
 
-def _waits(trace: Trace, found: tuple[Pass, ...], start: int, end: int) -> Iterator[Bubble]:
-    """The bubbles of one stretch without computation."""
-    waits = trace.select("wait")
-    after = [*(each.begin_ns for each in found[1:]), trace.windows[-1][1]]
-    between = [(each.end_ns, begin) for each, begin in zip(found, after, strict=True)]
-    edges = {at for span in waits for at in (span.start_ns, span.end_ns)} | {at for pair in between for at in pair}
-    for at, until in pairwise(sorted({start, end, *(at for at in edges if start < at < end)})):
-        wait = next((span for span in waits if span.start_ns <= at < span.end_ns), None)
-        if wait is not None:
-            cause = DATA if wait.group is not None else UNNEEDED
-        else:
-            cause = LAYER if any(begin <= at < stop for begin, stop in between) else OWN
-        yield Bubble("compute", at, until, cause)
+class _Executor:
+    """What computation waits for in one trace."""
+
+    def __init__(self, trace: Trace, found: tuple[Pass, ...]) -> None:
+        self._waits = trace.select("wait")
+        after = [*(each.begin_ns for each in found[1:]), trace.windows[-1][1]]
+        self._between = [(each.end_ns, begin) for each, begin in zip(found, after, strict=True)]
+        self._edges = {at for span in self._waits for at in (span.start_ns, span.end_ns)}
+        self._edges |= {at for pair in self._between for at in pair}
+
+    def causes(self, start: int, end: int) -> Iterator[Bubble]:
+        """The bubbles of one stretch without computation."""
+        for at, until in pairwise(sorted({start, end, *(at for at in self._edges if start < at < end)})):
+            wait = next((span for span in self._waits if span.start_ns <= at < span.end_ns), None)
+            if wait is not None:
+                cause = DATA if wait.group is not None else UNNEEDED
+            else:
+                cause = LAYER if any(begin <= at < stop for begin, stop in self._between) else OWN
+            yield Bubble("compute", at, until, cause)
 
 
 def _idle(trace: Trace, units: tuple[str, ...]) -> Iterator[tuple[int, int, bool]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import ipywidgets as widgets
@@ -21,6 +22,9 @@ BANDWIDTHS = (5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320)
 """Read bandwidths that the slider offers, in MB/s."""
 
 MOST_QUEUE = 4
+
+MOST_KEPT = 256
+"""Replays that are kept for settings that come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class ScheduleExplorer(Explorer):
                 "provenance: use the trace of a streamed prefill, and give the explorer a schedule of your own"
             )
         self.most_banks = max(len(times.reads_ns) for times in self.times.passes)
-        again = self._replay(
+        self._replayed = lru_cache(MOST_KEPT)(self._replay)  # the same settings give the same trace: a slider goes back
+        again, _ = self._replayed(
             str(facts["schedule"]),
             bool(facts["carry_over"]),
             int(facts["banks"]),
@@ -71,15 +76,18 @@ class ScheduleExplorer(Explorer):
         self, *, schedule: str, carry_over: bool, banks: int, queue_depth: int, read_bandwidth: float
     ) -> Replayed:
         """The replay under these settings."""
-        trace = self._replay(schedule, carry_over, banks, queue_depth, read_bandwidth)
-        found = bubbles(trace)
+        trace, found = self._replayed(schedule, carry_over, banks, queue_depth, read_bandwidth)
         drawing = replay_drawing(trace, found, self.most_banks, self.measured.request_ns)
         return Replayed(drawing, f"{told(trace, found)}<br>{self._apart()}", settings(trace), trace)
 
-    def _replay(self, schedule: str, carry_over: bool, banks: int, queue_depth: int, read_bandwidth: float) -> Trace:
+    def _replay(
+        self, schedule: str, carry_over: bool, banks: int, queue_depth: int, read_bandwidth: float
+    ) -> tuple[Trace, tuple[Bubble, ...]]:
+        """The simulated trace and its bubbles."""
         policies = Policies(policy(self.schedules[schedule], carry_over=carry_over))
         storage = replace(self.storage, bytes_per_second=read_bandwidth)
-        return replay(self.times, policies, banks=banks, queue_depth=min(queue_depth, banks), storage=storage)
+        trace = replay(self.times, policies, banks=banks, queue_depth=min(queue_depth, banks), storage=storage)
+        return trace, bubbles(trace)
 
     def _apart(self) -> str:
         """What was measured, in a line of its own."""

@@ -52,6 +52,9 @@ class CompactionExplorer(Explorer):
         bound = self.bound(tokens, bank, capacity)
         chosen = min(route, len(bound.routes) - 1)
         settings = f"T={tokens} bank={bank} C={capacity} route={chosen}"
+        access = bound.access(bound.record_of(chosen))
+        if access is not None:
+            settings += f" · gate {access.gate:,} up {access.up:,} down {access.down:,}"
         return Picture(bound_route_drawing(bound, chosen, self.provenance), _told(bound, chosen), settings)
 
     def bound(self, tokens: int, bank: int, capacity: int) -> BoundRoutes:
@@ -76,7 +79,9 @@ class CompactionExplorer(Explorer):
     def _clicked(self, trace: int, point: int) -> None:
         """A route's point in ψ stands at its number; one in Π has it as its height."""
         if trace in (PSI, RECORDS):
-            self.controls["route"].value = int(self.live.drawing["data"][trace]["x" if trace == PSI else "y"][point])
+            routes = self.live.drawing["data"][trace]["x" if trace == PSI else "y"]
+            if point < len(routes):  # the page may still show more of them
+                self.controls["route"].value = int(routes[point])
 
 
 def _told(bound: BoundRoutes, route: int) -> str:

@@ -1,4 +1,7 @@
-// The page's side of a live figure (live.py). `Plotly` is plotly.js itself, which is put before this text.
+// The page's side of a live figure (live.py). `load`, which is put before this text, gives plotly.js itself.
+
+let Plotly;
+const CONFIG = { showSendToCloud: false };
 
 export default () => {
   let figure; // {data, layout}, with all changes so far: what a view that comes later shows
@@ -13,7 +16,7 @@ export default () => {
         patch(figure.layout, layout);
         const paths = [...new Set(traces.flatMap(Object.keys))];
         const restyled = paths.map((path) => [path, traces.map((changes) => changes[path])]); // undefined: it stays
-        for (const plot of plots) Plotly.update(plot, ...structuredClone([Object.fromEntries(restyled), layout]));
+        for (const plot of plots) update(plot, ...structuredClone([Object.fromEntries(restyled), layout]));
       });
     },
 
@@ -23,27 +26,43 @@ export default () => {
       el.append(plot);
       // a view is rendered before it is in the page, where plotly would not know how wide it may be
       const observer = new ResizeObserver(async () => {
-        if (plot.clientWidth === width || plot.clientWidth === 0) return;
+        if (plot.clientWidth === width) return;
         width = plot.clientWidth;
+        if (width === 0) return; // hidden
         if (plots.has(plot)) return Plotly.Plots.resize(plot);
-        plots.add(plot);
+        Plotly ??= load({ exports: {} });
         const { data, layout } = structuredClone(figure);
-        await Plotly.newPlot(plot, data, layout, { showSendToCloud: false });
-        plot.on("plotly_click", ({ points: [point] }) => model.send({ trace: point.curveNumber, point: point.pointNumber }));
+        plots.add(plot);
+        await Plotly.newPlot(plot, data, layout, CONFIG);
+        plot.on("plotly_click", ({ points: [{ curveNumber: trace, pointNumber: point }] }) => {
+          if (Number.isInteger(point)) model.send({ trace, point });
+        });
       });
       observer.observe(plot);
       return () => {
         observer.disconnect();
-        plots.delete(plot);
-        Plotly.purge(plot);
+        if (plots.delete(plot)) Plotly.purge(plot);
       };
     },
   };
+
+  // a change that plotly refuses is shown all the same: later messages tell only what differs from it
+  async function update(plot, restyled, layout) {
+    try {
+      await Plotly.update(plot, restyled, layout);
+    } catch (error) {
+      console.warn(String(error));
+      const whole = structuredClone(figure);
+      await Plotly.newPlot(plot, whole.data, whole.layout, CONFIG);
+    }
+  }
 };
 
 function patch(values, changes) {
   for (const [path, value] of Object.entries(changes)) {
     const names = path.split("."), last = names.pop();
-    names.reduce((at, name) => (at[name] ??= {}), values)[last] = value;
+    const at = names.reduce((at, name) => (at[name] ??= {}), values);
+    if (value === null) delete at[last];
+    else at[last] = value;
   }
 }

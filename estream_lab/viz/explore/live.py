@@ -36,14 +36,16 @@ class LiveFigure(anywidget.AnyWidget):
     """
 
     _esm = (
-        f"const Plotly = ((module) => {{\n{get_plotlyjs()}\nreturn module.exports; }})({{ exports: {{}} }});\n"
+        # run at the first drawing: anywidget gives a script two seconds to be there
+        f"const load = (module) => {{\n{get_plotlyjs()}\nreturn module.exports; }};\n"
         + Path(__file__).with_name("live.js").read_text(encoding="utf-8")
     )
     # what changes within a figure moves nothing else: the browser need not lay out the whole notebook anew
     _css = ".estream-live .svg-container { contain: strict }"
 
     drawing = traitlets.Any().tag(sync=True, to_json=lambda drawing, _: to_json_plotly(drawing))
-    """All that is shown: a view that is opened begins with it, changes are sent by themselves."""
+    """All that is shown: a page that is opened begins with it. Changes are sent by themselves: the page's own copy of
+    this value, which a browser may save, stays the first drawing."""
 
     def __init__(self, drawing: Drawing | go.Figure) -> None:
         self._clicked: list[Callable[[int, int], None]] = []
@@ -97,7 +99,8 @@ def lean(drawing: Drawing | go.Figure) -> tuple[str, Drawing]:
     """A drawing as the page shows it live: its title and subtitle as HTML, and the rest, made to be drawn fast.
 
     With every change plotly lays out every title anew and measures every tick's label, to turn or hide those that
-    collide: a third of the time that drawing takes. The page lays out the title once; labels stay as they are.
+    collide: a third of the time that drawing takes. The page lays out the title once; labels stay as they are, without
+    the ticks' short lines.
     """
     values = plain(drawing)
     layout: dict[str, Any] = {
@@ -120,26 +123,30 @@ def lean(drawing: Drawing | go.Figure) -> tuple[str, Drawing]:
 def changes(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> dict[str, Any]:
     """What leads from `old` to `new`: property path (`marker.color`) to its new value, None where it is gone.
 
-    Lists (data, shapes, annotations) are compared and replaced as a whole. `changed` goes the way.
+    Lists (data, shapes, annotations; of plain values) are compared and replaced as a whole. `changed` goes the way.
     """
     found: dict[str, Any] = {}
     for key in {**old, **new}:
         before, after = old.get(key), new.get(key)
         if before is after:
             continue
-        if isinstance(after, Mapping) and isinstance(before, Mapping | None):
-            found |= changes(before or {}, after, f"{at}{key}.")
+        if all(isinstance(value, Mapping | None) and not _packed(value) for value in (before, after)):
+            found |= changes(before or {}, after or {}, f"{at}{key}.")  # plotly refuses a path beside a part of it
         elif not _same(before, after):
             found[at + key] = after
     return found
 
 
 def changed(old: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """`old` with these `changes`, itself left as it was; what is gone is None."""
+    """`old` with these `changes`, itself left as it was."""
     values = dict(old)
     for path, value in found.items():
         *names, last = path.split(".")
-        reduce(_opened, names, values)[last] = value
+        at = reduce(_opened, names, values)
+        if value is None:
+            at.pop(last, None)
+        else:
+            at[last] = value
     return values
 
 
@@ -147,6 +154,11 @@ def _opened(values: dict[str, Any], name: str) -> dict[str, Any]:
     """The mapping of that name, as a copy that may be changed."""
     values[name] = dict(values.get(name) or {})
     return values[name]  # type: ignore[no-any-return]
+
+
+def _packed(value: Mapping[str, Any] | None) -> bool:
+    """Whether that is an array, as a `go.Figure` writes it."""
+    return value is not None and "bdata" in value
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -66,7 +66,7 @@ class ScheduleExplorer(Explorer):
             str(facts["schedule"]),
             bool(facts["carry_over"]),
             int(facts["banks"]),
-            int(facts["queue_depth"]),
+            min(int(facts["queue_depth"]), int(facts["banks"])),
             self.storage.bytes_per_second,
         )
         self.distance = distance(again.request_ns, measured.request_ns)
@@ -76,7 +76,7 @@ class ScheduleExplorer(Explorer):
         self, *, schedule: str, carry_over: bool, banks: int, queue_depth: int, read_bandwidth: float
     ) -> Replayed:
         """The replay under these settings."""
-        trace, found = self._replayed(schedule, carry_over, banks, queue_depth, read_bandwidth)
+        trace, found = self._replayed(schedule, carry_over, banks, min(queue_depth, banks), read_bandwidth)
         drawing = replay_drawing(trace, found, self.most_banks, self.measured.request_ns)
         return Replayed(drawing, f"{told(trace, found)}<br>{self._apart()}", settings(trace), trace)
 
@@ -86,7 +86,7 @@ class ScheduleExplorer(Explorer):
         """The simulated trace and its bubbles."""
         policies = Policies(policy(self.schedules[schedule], carry_over=carry_over))
         storage = replace(self.storage, bytes_per_second=read_bandwidth)
-        trace = replay(self.times, policies, banks=banks, queue_depth=min(queue_depth, banks), storage=storage)
+        trace = replay(self.times, policies, banks=banks, queue_depth=queue_depth, storage=storage)
         return trace, bubbles(trace)
 
     def _apart(self) -> str:

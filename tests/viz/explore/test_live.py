@@ -72,17 +72,27 @@ def test_a_view_that_is_opened_later_begins_with_all_changes(monkeypatch: pytest
     live.redraw({**DRAWING, "layout": {"title": {"text": "two"}}})
     assert states == []  # the whole is not sent with every change
     opened = json.loads(live.get_state()["drawing"])
-    assert opened["layout"] == {"title": {"text": "two"}, "shapes": None, "height": None}
+    assert opened["layout"] == {"title": {"text": "two"}}
     assert opened["data"][0]["x"] == [0, 1, 2]
 
 
 def test_changes_are_named_by_their_path() -> None:
     old = {"a": 1, "b": {"c": [1, 2], "d": 3}, "e": {"f": 1}, "same": np.arange(2)}
     new = {"b": {"c": [1, 3], "d": 3}, "e": None, "g": {"h": 1}, "same": [0, 1]}
-    assert changes(old, new) == {"a": None, "b.c": [1, 3], "e": None, "g.h": 1}
+    assert changes(old, new) == {"a": None, "b.c": [1, 3], "e.f": None, "g.h": 1}
     assert changes(new, new) == {}
-    assert changed(old, changes(old, new)) == {**new, "a": None, "same": old["same"]}
+    assert changed(old, changes(old, new)) == {**new, "e": {}, "same": old["same"]}
     assert old["b"] == {"c": [1, 2], "d": 3}  # itself as it was
+
+
+def test_no_change_is_part_of_another() -> None:
+    """plotly refuses `marker` beside `marker.color`, of whatever traces."""
+    old = {"marker": {"color": "red", "size": 1}, "x": {"dtype": "i1", "bdata": "AAE="}}
+    assert changes(old, {"x": {"dtype": "i1", "bdata": "AAEC"}}) == {
+        "marker.color": None,
+        "marker.size": None,
+        "x": {"dtype": "i1", "bdata": "AAEC"},  # an array of a figure's is one value
+    }
 
 
 def test_what_goes_beside_a_change_goes_right_before_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,13 @@ def test_every_control_reaches_the_replay() -> None:
             assert (explorer.last.trace.request_ns > start) is slower
     explorer.controls["banks"].value = 2
     assert explorer.last.trace.provenance["queue_depth"] == 2  # more than B never helps
+    there = explorer.last.trace
+    explorer.controls["queue_depth"].value = 2
+    assert explorer.last.trace is there  # kept
+    explorer.controls["queue_depth"].value = 1
+    assert explorer.last.trace.provenance["queue_depth"] == 1
+    explorer.controls["queue_depth"].value = 3
+    assert explorer.last.trace is there
 
 
 def test_what_a_schedule_cannot_do_is_told_and_the_figure_stays() -> None:

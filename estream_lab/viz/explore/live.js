@@ -16,7 +16,7 @@ export default () => {
         patch(figure.layout, layout);
         const paths = [...new Set(traces.flatMap(Object.keys))];
         const restyled = paths.map((path) => [path, traces.map((changes) => changes[path])]); // undefined: it stays
-        for (const plot of plots) update(plot, ...structuredClone([Object.fromEntries(restyled), layout]));
+        for (const plot of plots) update(plot, model, ...structuredClone([Object.fromEntries(restyled), layout]));
       });
     },
 
@@ -31,12 +31,8 @@ export default () => {
         if (width === 0) return; // hidden
         if (plots.has(plot)) return Plotly.Plots.resize(plot);
         Plotly ??= load({ exports: {} });
-        const { data, layout } = structuredClone(figure);
         plots.add(plot);
-        await Plotly.newPlot(plot, data, layout, CONFIG);
-        plot.on("plotly_click", ({ points: [{ curveNumber: trace, pointNumber: point }] }) => {
-          if (Number.isInteger(point)) model.send({ trace, point });
-        });
+        await draw(plot, model);
       });
       observer.observe(plot);
       return () => {
@@ -47,14 +43,22 @@ export default () => {
   };
 
   // a change that plotly refuses is shown all the same: later messages tell only what differs from it
-  async function update(plot, restyled, layout) {
+  async function update(plot, model, restyled, layout) {
     try {
       await Plotly.update(plot, restyled, layout);
     } catch (error) {
       console.warn(String(error));
-      const whole = structuredClone(figure);
-      await Plotly.newPlot(plot, whole.data, whole.layout, CONFIG);
+      await draw(plot, model);
     }
+  }
+
+  // from nothing: plotly forgets who listened to its clicks
+  async function draw(plot, model) {
+    const { data, layout } = structuredClone(figure);
+    await Plotly.newPlot(plot, data, layout, CONFIG);
+    plot.on("plotly_click", ({ points: [{ curveNumber: trace, pointNumber: point }] }) => {
+      if (Number.isInteger(point)) model.send({ trace, point });
+    });
   }
 };
 

@@ -9,6 +9,11 @@ byte ``512 + 2 * j``. A projection with an odd number of blocks ends with one bl
 read blocks in pairs.
 
 ``f32``: strips as (N/32, K, 32) float32, for exactness tests.
+
+On chip, a matrix unit (HMX) takes fp16 operands in *tiles* of 32 x 32 halfwords, 2048 bytes; element (i, j) is at byte
+``(i // 2) * 128 + j * 4 + (i % 2) * 2``: two rows interleaved. Activations (rows x K) lie row tile by row tile, their K
+tiles in order; weights (K x columns) column strip by column strip, each with all of its K tiles; outputs (rows x
+columns) row tile by row tile. (Public sources on Hexagon, gathered in docs/numerics.md; not checked on a device.)
 """
 
 import numpy as np
@@ -19,6 +24,9 @@ STRIP = 32
 
 BLOCK_BYTES = 576
 """A 32 x 32 block of q4-32x32: 512 bytes of nibbles, 64 bytes of scales."""
+
+TILE_BYTES = 2048
+"""A tile of 32 x 32 fp16 numbers."""
 
 LAYOUTS = ("q4-32x32", "f32")
 
@@ -99,6 +107,54 @@ def unpack_f32(buf: NDArray[np.uint8], out_features: int, in_features: int) -> N
     return np.ascontiguousarray(strips.swapaxes(1, 2)).reshape(out_features, in_features).astype(np.float32, copy=False)
 
 
+def tile_element(i: int, j: int) -> int:
+    """Byte of element (i, j) within a tile, 0 <= i, j < 32."""
+    return (i // 2) * 128 + j * 4 + (i % 2) * 2
+
+
+def pack_tiles(matrix: NDArray[np.uint16]) -> NDArray[np.uint8]:
+    """A matrix of fp16 codes as tiles, row tile by row tile: activations and outputs lie so.
+
+    For the weights of a product, (K, columns), this is the order of K tiles first: see `pack_weight_tiles`.
+
+    Args:
+        matrix: (R, C) uint16, both multiples of 32.
+
+    Returns:
+        (R / 32 * C / 32 * 2048,) uint8.
+    """
+    rows, columns = matrix.shape
+    _check(rows, columns)
+    t = matrix.reshape(rows // STRIP, STRIP // 2, 2, columns // STRIP, STRIP)  # row tile, i // 2, i % 2, column tile, j
+    return np.ascontiguousarray(t.transpose(0, 3, 1, 4, 2), "<u2").reshape(-1).view(np.uint8)
+
+
+def unpack_tiles(buf: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint16]:
+    """The inverse of `pack_tiles`: (rows, columns) uint16."""
+    _check(rows, columns)
+    size = rows * columns * 2
+    if buf.ndim != 1 or len(buf) < size:
+        raise ValueError(f"tiles of {rows} x {columns} take {size} bytes, not {buf.size}")
+    t = np.ascontiguousarray(buf[:size]).view("<u2")
+    t = t.reshape(rows // STRIP, columns // STRIP, STRIP // 2, STRIP, 2)  # row tile, column tile, i // 2, j, i % 2
+    return np.ascontiguousarray(t.transpose(0, 2, 4, 1, 3)).reshape(rows, columns).astype(np.uint16, copy=False)
+
+
+def pack_weight_tiles(weights: NDArray[np.uint16]) -> NDArray[np.uint8]:
+    """Weights of a product as tiles: strips of 32 outputs in order, each with its K tiles; element (k, j) of a tile.
+
+    Args:
+        weights: (N, K) uint16 fp16 codes, N outputs and K inputs, multiples of 32.
+
+    Returns:
+        (N / 32 * K / 32 * 2048,) uint8.
+    """
+    outputs, depth = weights.shape
+    _check(outputs, depth)
+    t = weights.reshape(outputs // STRIP, STRIP, depth // STRIP, STRIP // 2, 2)  # strip, j, K tile, k // 2, k % 2
+    return np.ascontiguousarray(t.transpose(0, 2, 3, 1, 4), "<u2").reshape(-1).view(np.uint8)
+
+
 def fast_decode_strips(q: NDArray[np.uint8], d: NDArray[np.float16]) -> NDArray[np.bool_]:
     """Which strips the NPU may decode by its short exact path.
 
@@ -126,4 +182,4 @@ def _body(buf: NDArray[np.uint8], layout: str, out_features: int, in_features: i
 
 def _check(out_features: int, in_features: int) -> None:
     if out_features <= 0 or in_features <= 0 or out_features % STRIP or in_features % STRIP:
-        raise ValueError(f"a projection of {out_features} x {in_features}: both sizes must be multiples of {STRIP}")
+        raise ValueError(f"a matrix of {out_features} x {in_features}: both sizes must be multiples of {STRIP}")

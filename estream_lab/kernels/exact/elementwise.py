@@ -1,0 +1,128 @@
+"""The vector stages: gather with fp32 to fp16, SwiGLU and weighted scatter-add (docs/numerics.md, steps 1, 4 and 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from estream_lab.kernels.exact.arrays import F32, I32, U16, U32, Integer
+from estream_lab.kernels.exact.half import (
+    IEEE_LARGEST,
+    clamped,
+    exponent_of,
+    half_code,
+    half_of_single,
+    significand_of,
+    value,
+)
+from estream_lab.kernels.exact.silu import silu_table
+from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.layout import STRIP, TILE_BYTES
+
+_TILE = TILE_BYTES // 2  # halfwords
+
+VALUES = value(np.array([clamped(code) for code in range(1 << 16)], np.uint16))
+"""(65536,) float32: what a vector stage takes each code for."""
+VALUES.flags.writeable = False
+
+
+def gather(x: F32) -> U16:
+    """fp32 to fp16 codes, ties to even, +-65504 where it would overflow; any shape.
+
+    Raises:
+        ValueError: a value that isn't finite.
+    """
+    if not np.isfinite(x).all():
+        raise ValueError("activations that are not finite: fp16 on the device has no code for them")
+    flat = np.ascontiguousarray(x, np.float32).reshape(-1)
+    out = np.empty(len(flat), np.uint16)
+    _gather_codes(flat.view(np.uint32), out)
+    return out.reshape(x.shape)
+
+
+def swiglu(gate: U16, up: U16) -> U16:
+    """silu(gate) * up of codes; arrays of one shape."""
+    out = np.empty(gate.size, np.uint16)
+    _swiglu_codes(np.ascontiguousarray(gate).reshape(-1), np.ascontiguousarray(up).reshape(-1), silu_table(), out)
+    return out.reshape(gate.shape)
+
+
+def scatter_add(y: F32, out: U16, token: I32, weight: F32) -> None:
+    """y[token[i]] += weight[i] * out[i], in order of i, multiply then add.
+
+    Args:
+        y: (T, H) float32, added into.
+        out: (n, H) uint16 codes.
+        token: (n,) int32.
+        weight: (n,) float32.
+    """
+    for i, t in enumerate(token):
+        y[t] += weight[i] * VALUES[out[i]]
+
+
+@compiled
+def _gather_codes(bits: U32, out: U16) -> None:
+    for i in range(len(bits)):
+        out[i] = half_of_single(np.int64(bits[i]), IEEE_LARGEST)
+
+
+@compiled
+def swiglu_code(gate: Integer, up: Integer, table: U16) -> Integer:
+    """The code of silu(gate) * up."""
+    s, u = np.int64(table[gate]), clamped(up)
+    return half_code(
+        (s ^ u) >> 15, significand_of(s) * significand_of(u), exponent_of(s) + exponent_of(u) - 50, IEEE_LARGEST
+    )
+
+
+@compiled
+def _swiglu_codes(gate: U16, up: U16, table: U16, out: U16) -> None:
+    for i in range(len(gate)):
+        out[i] = swiglu_code(np.int64(gate[i]), np.int64(up[i]), table)
+
+
+@compiled
+def gather_tiles(x: U32, token: I32, first: int, rows: int, hidden: int, tiles: U16) -> None:
+    """Rows token[first : first + rows] of x, as fp16 tiles; rows that fill up the last row tile are zero.
+
+    Args:
+        x: (T * H,) uint32, bits of float32.
+        token: (n,) int32.
+        tiles: halfwords of activation tiles.
+    """
+    padded = (rows + STRIP - 1) // STRIP * STRIP
+    for row in range(padded):
+        at = row // STRIP * (hidden // STRIP) * _TILE + row % STRIP // 2 * 64 + row % 2
+        for h in range(hidden):
+            place = at + h // STRIP * _TILE + h % STRIP * 2
+            if row < rows:
+                tiles[place] = half_of_single(np.int64(x[token[first + row] * hidden + h]), IEEE_LARGEST)
+            else:
+                tiles[place] = 0
+
+
+@compiled
+def swiglu_tiles(
+    gate: U16, up: U16, rows: int, columns: int, table: U16, first_column: int, ffn: int, tiles: U16
+) -> None:
+    """SwiGLU of a panel, (rows x columns) output tiles, into its columns of the (rows x F) SwiGLU tiles."""
+    row_tiles, across = (rows + STRIP - 1) // STRIP, columns // STRIP
+    for row_tile in range(row_tiles):
+        for tile in range(across):
+            source = (row_tile * across + tile) * _TILE
+            target = (row_tile * (ffn // STRIP) + first_column // STRIP + tile) * _TILE
+            for i in range(_TILE):
+                tiles[target + i] = swiglu_code(np.int64(gate[source + i]), np.int64(up[source + i]), table)
+
+
+@compiled
+def scatter_tiles(
+    out: U16, token: I32, weight: F32, first: int, rows: int, first_column: int, columns: int, hidden: int,
+    values: F32, y: F32,
+) -> None:  # fmt: skip
+    """y[token] += weight * out for the rows of a panel of (rows x columns) output tiles; y is (T * H,)."""
+    for row in range(rows):
+        at = row // STRIP * (columns // STRIP) * _TILE + row % STRIP // 2 * 64 + row % 2
+        t, a = np.int64(token[first + row]) * hidden + first_column, weight[first + row]
+        for j in range(columns):
+            product = a * values[out[at + j // STRIP * _TILE + j % STRIP * 2]]
+            y[t + j] = y[t + j] + product

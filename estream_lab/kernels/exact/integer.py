@@ -1,0 +1,40 @@
+"""Shifts of 32-bit integers, as numba intrinsics: numba widens to 64 bits, which halves a vector's lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_I32 = ir.IntType(32)
+_MOST_PLACES = 31  # an accumulator and a product have fewer bits: more places change nothing
+
+
+@intrinsic
+def align(typing_context: Any, significand: Any, places: Any) -> Any:
+    """Shift an int32 right by int32 `places` >= 0, towards minus infinity.
+
+    The last bit of the result is also set where a bit that isn't zero was shifted out (docs/numerics.md, "Align").
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value, shift = arguments
+        most = ir.Constant(_I32, _MOST_PLACES)
+        shift = builder.select(builder.icmp_signed("<", shift, most), shift, most)
+        kept = builder.ashr(value, shift)
+        lost = builder.icmp_signed("!=", builder.shl(kept, shift), value)
+        return builder.or_(kept, builder.zext(lost, _I32))
+
+    return types.int32(types.int32, types.int32), codegen
+
+
+@intrinsic
+def shift_left(typing_context: Any, value: Any, places: Any) -> Any:
+    """An int32 shifted left by int32 `places`, 0 to 31; bits beyond the top are gone."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.shl(*arguments)
+
+    return types.int32(types.int32, types.int32), codegen

@@ -1,0 +1,196 @@
+"""The fused expert operator as the device runs it: the steps of a tile plan, over one buffer that stands for VTCM.
+
+Every step reads and writes the bytes that `kernels.vtcm.steps` gives it and no others, so what the checker proves of
+the steps is proved of this. Steps run one after the other in the listed order; any order that keeps their waits gives
+the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+
+from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16
+from estream_lab.kernels.exact.decode import check_blocks, decode_blocks
+from estream_lab.kernels.exact.elementwise import VALUES, gather_tiles, scatter_tiles, swiglu_tiles
+from estream_lab.kernels.exact.matmul import Operands, multiply_strip
+from estream_lab.kernels.exact.profiles import profile
+from estream_lab.kernels.exact.silu import silu_table
+from estream_lab.kernels.host.arrays import as_input, as_output
+from estream_lab.kernels.host.threads import run_shares, threads
+from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, TILE_BYTES, projection_bytes
+from estream_lab.kernels.vtcm import Access, Step, plan_tiles, steps
+
+DEFAULT_VTCM_BYTES = 8 << 20
+"""Common, but a device is asked for its own (docs/numerics.md, sources)."""
+
+StepListener = Callable[[int, Sequence[Step]], None]
+
+
+class ExactOperator:
+    """The operator for one expert shape under one numerics profile, with all of its memory.
+
+    Args:
+        hidden: H, a multiple of 32.
+        ffn: F, a multiple of 32.
+        max_rows: the most records of a call.
+        profile_name: a numerics profile.
+        vtcm_bytes: capacity of VTCM.
+
+    Raises:
+        EStreamError: no such profile, or a shape that doesn't fit the capacity.
+    """
+
+    def __init__(
+        self, hidden: int, ffn: int, max_rows: int, profile_name: str, vtcm_bytes: int = DEFAULT_VTCM_BYTES
+    ) -> None:
+        self.hidden, self.ffn, self.profile = hidden, ffn, profile(profile_name)
+        self.plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
+        self._vtcm = np.zeros(self.plan.used_bytes // TILE_BYTES * TILE_BYTES + TILE_BYTES, np.uint8)
+        self._regions = {r.name: self._vtcm[r.offset : r.end] for r in self.plan.regions}
+        self._regions["silu"].view(np.uint16)[:] = silu_table()
+        self._room = [Operands(max(hidden, ffn)) for _ in range(threads())]
+        self._steps = lru_cache(maxsize=64)(partial(steps, self.plan))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of VTCM and of the temporaries."""
+        return self._vtcm.nbytes + sum(room.nbytes for room in self._room)
+
+    def __call__(
+        self,
+        x: F32,
+        y: F32,
+        offsets: I64,
+        token: I32,
+        weight: F32,
+        arena: U8,
+        gate: I64,
+        up: I64,
+        down: I64,
+        on_steps: StepListener | None = None,
+    ) -> None:
+        """Add the results of one bank's routes to y, slot by slot.
+
+        Args:
+            x: (T, H) float32, finite.
+            y: (T, H) float32 to add to.
+            offsets: (S + 1,) int64; slot s has the records offsets[s]..offsets[s + 1].
+            token: (n,) int32, row of x and y of each record.
+            weight: (n,) float32 of each record.
+            arena: bytes that hold the slots' projections in q4-32x32.
+            gate: (S,) int64, byte offset in `arena` of each slot's gate projection; those of empty slots are not read.
+            up: (S,) int64, likewise.
+            down: (S,) int64, likewise.
+            on_steps: told each slot and its steps before they run.
+
+        Raises:
+            ValueError: shapes or offsets that don't fit, activations that aren't finite, or a scale of 8192 or more.
+        """
+        x = as_input(x, np.float32, (None, self.hidden), "x")
+        y = as_output(y, np.float32, (len(x), self.hidden), "y")
+        offsets = as_input(offsets, np.int64, (None,), "offsets")
+        token = as_input(token, np.int32, (None,), "token")
+        weight = as_input(weight, np.float32, (len(token),), "weight")
+        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(token) or (offsets[1:] < offsets[:-1]).any():
+            raise ValueError(f"offsets must rise from 0 to the number of records, {len(token)}")
+        if len(token) and (token.min() < 0 or token.max() >= len(x)):
+            raise ValueError(f"a record names token {token.min()} or {token.max()} of {len(x)}")
+        if not np.isfinite(x).all():
+            raise ValueError("activations that are not finite: fp16 on the device has no code for them")
+        for slot in np.flatnonzero(np.diff(offsets)):
+            records = slice(offsets[slot], offsets[slot + 1])
+            planes = [self._plane(arena, int(p[slot]), down=p is down) for p in (gate, up, down)]
+            run = self._steps(int(records.stop - records.start))
+            if on_steps is not None:
+                on_steps(int(slot), run)
+            for step in run:
+                self._run(step, x, y, token[records], weight[records], planes)
+
+    def _plane(self, arena: U8, offset: int, *, down: bool) -> U8:
+        """One projection's packed bytes."""
+        outputs, inputs = (self.hidden, self.ffn) if down else (self.ffn, self.hidden)
+        size = projection_bytes("q4-32x32", outputs, inputs)
+        if arena.ndim != 1 or arena.dtype != np.uint8 or offset < 0 or offset + size > len(arena):
+            raise ValueError(f"a slot's projection lies outside the arena of {arena.size} bytes")
+        return arena[offset : offset + size]
+
+    def _bytes(self, access: Access) -> U8:
+        return self._regions[access.region][access.offset : access.offset + access.bytes]
+
+    def _codes(self, access: Access) -> U16:
+        return self._bytes(access).view(np.uint16)
+
+    def _run(self, step: Step, x: F32, y: F32, token: I32, weight: F32, planes: list[U8]) -> None:
+        """One step; reads and writes come in the order that `Step` states."""
+        if step.kind == "fetch":
+            self._fetch(step, planes)
+        elif step.kind == "decode":
+            for packed, decoded in zip(step.reads, step.writes, strict=True):
+                self._decode(self._bytes(packed), self._codes(decoded))
+        elif step.kind == "gather":
+            bits = x.view(np.uint32).reshape(-1)
+            gather_tiles(bits, token, step.first_row, step.rows, self.hidden, self._codes(step.writes[0]))
+        elif step.kind == "matmul":
+            operand, *weights, _ = step.reads
+            for decoded, output in zip(weights, step.writes, strict=True):
+                self._multiply(step, self._codes(operand), self._codes(decoded), self._codes(output))
+        elif step.kind == "swiglu":
+            gate, up, table = (self._codes(access) for access in step.reads)
+            tiles = self._regions["swiglu"].view(np.uint16)
+            swiglu_tiles(gate, up, step.rows, step.columns, table, step.first_column, self.ffn, tiles)
+        else:
+            out, flat = self._codes(step.reads[0]), y.reshape(-1)
+            scatter_tiles(
+                out,
+                token,
+                weight,
+                step.first_row,
+                step.rows,
+                step.first_column,
+                step.columns,
+                self.hidden,
+                VALUES,
+                flat,
+            )
+
+    def _fetch(self, step: Step, planes: list[U8]) -> None:
+        """What DMA does: a panel is whole strips, so it is one run of bytes of its projection."""
+        wanted = planes[:2] if step.projection == "gate_up" else planes[2:]
+        inputs = self.hidden if step.projection == "gate_up" else self.ffn
+        first = step.first_column // STRIP * (inputs // STRIP) * BLOCK_BYTES
+        for plane, access in zip(wanted, step.writes, strict=True):
+            panel = plane[first : first + access.bytes]
+            check_blocks(panel)
+            self._bytes(access)[:] = panel
+
+    def _decode(self, packed: U8, tiles: U16) -> None:
+        blocks = len(packed) // BLOCK_BYTES
+
+        def share(index: int, shares: int, worker: int) -> None:
+            decode_blocks(packed, tiles, blocks * index // shares, blocks * (index + 1) // shares)
+
+        run_shares(share, blocks, threads())
+
+    def _multiply(self, step: Step, operand: U16, weights: U16, out: U16) -> None:
+        depth = self.hidden if step.projection == "gate_up" else self.ffn
+        strips = step.columns // STRIP
+
+        def share(index: int, shares: int, worker: int) -> None:
+            for strip in range(strips * index // shares, strips * (index + 1) // shares):
+                multiply_strip(
+                    operand,
+                    weights,
+                    out,
+                    step.rows,
+                    depth,
+                    strip,
+                    strip,
+                    step.columns,
+                    self.profile,
+                    self._room[worker],
+                )
+
+        run_shares(share, strips, min(threads(), len(self._room)))

@@ -5,6 +5,7 @@ without knowing how either was made.
 """
 
 from estream_lab.kernels.vtcm.checker import Overlap, check
+from estream_lab.kernels.vtcm.panels import Access
 from estream_lab.kernels.vtcm.plan import (
     CONSTANTS,
     MAX_COLUMNS,
@@ -17,7 +18,7 @@ from estream_lab.kernels.vtcm.plan import (
     plan_for,
     plan_tiles,
 )
-from estream_lab.kernels.vtcm.steps import UNIT_OF, Access, Step, steps
+from estream_lab.kernels.vtcm.steps import UNIT_OF, Step, steps
 
 __all__ = [
     "CONSTANTS",

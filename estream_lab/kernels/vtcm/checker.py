@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from estream_lab.kernels.vtcm.panels import Access
 from estream_lab.kernels.vtcm.plan import CONSTANTS, Region, TilePlan
-from estream_lab.kernels.vtcm.steps import Access, Step
+from estream_lab.kernels.vtcm.steps import Step
 
 Fault = Literal["capacity", "regions", "bounds", "order", "unordered", "constant", "unwritten", "wrong value"]
 
@@ -213,6 +214,8 @@ class _Replay:
 
     def _collision(self, region: str, earlier: int, later: int) -> None:
         text = f"{self._named(earlier)} and {self._named(later)} touch the same bytes, and neither has to wait"
+        if earlier == later:
+            text = f"{self._named(later)} writes bytes that it reads or writes elsewhere too"
         self._report("unordered", region, earlier, later, text)
 
     def _named(self, index: int) -> str:

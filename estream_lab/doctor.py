@@ -81,7 +81,7 @@ def _compiler() -> Finding:
     import numpy as np
 
     from estream_lab.kernels import host
-    from estream_lab.kernels.host.compiled import UNCACHED
+    from estream_lab.kernels.compiled import UNCACHED
 
     x = np.eye(32, dtype=np.float32)
     if not np.array_equal(host.linear(x, host.pack_dense(x)), x):

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
+from estream_lab.experts.executors import EXECUTORS
 from estream_lab.experts.retention import KeepFirst
 from estream_lab.experts.schedule import POLICIES
+from estream_lab.kernels.exact import DEFAULT_PROFILE, PROFILES
 from estream_lab.machine import memory_budget_bytes
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -62,7 +64,16 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     """STORE and how it runs."""
     count = None if required else "?"
     parser.add_argument("store", type=Path, metavar="STORE", nargs=count, help="a NAME.estream folder")
-    parser.add_argument("--executor", choices=["host"], default="host", help="where experts run (default: host)")
+    parser.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        default="host",
+        help="what evaluates experts: the host's fp32 kernels, or the device's arithmetic bit for bit (default: host)",
+    )
+    parser.add_argument(
+        "--profile", choices=list(PROFILES), help=f"with exact: its numerics profile (default {DEFAULT_PROFILE})"
+    )
+    parser.add_argument("--vtcm", type=size, metavar="SIZE", help="with exact: on-chip memory (default 8MiB)")
     parser.add_argument(
         "--schedule",
         choices=list(POLICIES),
@@ -119,6 +130,10 @@ def open_engine(options: argparse.Namespace) -> PrefillEngine:
         chunk_tokens=options.chunk_tokens,
         read_bandwidth=options.read_bandwidth,
         resident=options.resident,
+        executor=options.executor,
+        profile=options.profile,
+        vtcm_bytes=options.vtcm,
+        record_steps=getattr(options, "steps", None) is not None,
     )
 
 

@@ -15,13 +15,16 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
     add_engine(parser)
     add_prompt(parser)
     parser.add_argument("--trace", type=Path, metavar="FILE", help="write the trace: .json for Chrome, else Perfetto")
+    parser.add_argument(
+        "--steps", type=Path, metavar="FILE", help="with exact: write the steps of the tile pipeline, likewise"
+    )
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that opens offline")
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    for path in (options.trace, options.report):
+    for path in (options.trace, options.steps, options.report):
         if path is not None:
             check_writable(path)
     if options.report is not None:
@@ -30,14 +33,14 @@ def run(options: argparse.Namespace) -> int:
     with open_engine(options) as engine:
         result = engine.prefill(prompt_tokens(options, engine), progress=not options.json)
     del engine  # what is written below takes the place of weights and keys
-    if options.trace is not None:
-        write = write_chrome if options.trace.suffix == ".json" else write_perfetto
-        write(result.trace, options.trace)
+    for trace, path in ((result.trace, options.trace), (result.steps, options.steps)):
+        if trace is not None and path is not None:
+            (write_chrome if path.suffix == ".json" else write_perfetto)(trace, path)
     if options.report is not None:
         write_report(result, options.report)
     print(json.dumps(result.to_json()) if options.json else summary(result))
     if not options.json:
-        for path in (options.trace, options.report):
+        for path in (options.trace, options.steps, options.report):
             if path is not None:
                 print(f"written         {path}")
     return 0
@@ -45,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 def kept(options: argparse.Namespace) -> str:
     """What a stopped run leaves."""
-    return kept_files(options, options.trace, options.report)
+    return kept_files(options, options.trace, options.steps, options.report)
 
 
 def summary(result: PrefillResult) -> str:

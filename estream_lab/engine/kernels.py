@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
-from estream_lab.experts.graph import HostKernel
+from estream_lab.experts.executors import Executor
 from estream_lab.kernels import host
 from estream_lab.machine import reset_peak_rss
 from estream_lab.models.layers import Decoder
@@ -13,9 +13,9 @@ from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.routing import route
 
 
-@lru_cache(maxsize=1)
-def load_kernels() -> None:
-    """Call every kernel of a prefill once, on one token of the smallest model there is; once a process.
+@lru_cache(maxsize=16)
+def load_kernels(executor: Executor) -> None:
+    """Call every kernel of a prefill once, on one token of the smallest model there is; once a process and executor.
 
     The first time on a computer this compiles for some seconds, later it loads what was kept.
     """
@@ -28,11 +28,11 @@ def load_kernels() -> None:
     routes = route(work.logits, spec.router)
     home = np.zeros(1, np.int32)  # expert 0 is in group 0 and in slot 0
     binding = compact(routes, home, 0, 1, group_routes(routes, home, 1).of(0))
-    record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, ("f32", "f32", "f32")))
-    HostKernel(record, 1)(work.normed, np.zeros_like(work.x), binding, Arena(1, 1, record.stride), record)
+    record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, (executor.layout,) * 3))
+    executor.kernel(record, 1)(work.normed, np.zeros_like(work.x), binding, Arena(1, 1, record.stride), record)
 
 
-def open_kernels() -> bool:
+def open_kernels(executor: Executor) -> bool:
     """Have the kernels ready; returns whether this is the process's first engine.
 
     Compiling takes more memory than it leaves behind: the first engine starts to watch the process's peak.
@@ -40,5 +40,5 @@ def open_kernels() -> bool:
     first = load_kernels.cache_info().currsize == 0
     if first:
         reset_peak_rss()
-    load_kernels()
+    load_kernels(executor)
     return first

@@ -9,7 +9,6 @@ from estream_lab.engine.head import softmax_bytes
 from estream_lab.engine.settings import EngineSettings
 from estream_lab.errors import EStreamError
 from estream_lab.experts import Binder
-from estream_lab.kernels import host
 from estream_lab.machine import available_cpus
 from estream_lab.models.layers import KVCache, dense_memory
 from estream_lab.models.spec import ModelSpec
@@ -209,10 +208,7 @@ def _activations(spec: ModelSpec, rows: int, threads: int, demand: Demand) -> in
 
 def _kernels(store: Store, lane: LanePlan, threads: int) -> int:
     spec = store.spec
-    scratch = sum(
-        host.Scratch.bytes_for(lane.route_capacity, record.shape.hidden, record.shape.ffn, threads)
-        for record in store.classes
-    )
+    scratch = sum(lane.executor.bytes_for(record, lane.route_capacity, threads) for record in store.classes)
     groups = max(layer.groups(lane.group_size) for layer in store.layers)
     binder = Binder.bytes_for(lane.max_tokens * spec.router.top_k, groups, lane.group_size)
     return scratch + binder + Router.bytes_for(spec.experts, lane.max_tokens)

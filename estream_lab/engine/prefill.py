@@ -45,7 +45,7 @@ class PrefillEngine:
         self.settings = settings.complete(store)
         self.tokenizer = Tokenizer.from_json(store.tokenizer_json) if store.tokenizer_json else None
         host.set_threads(self.settings.threads or available_cpus())
-        self._holdings = Holdings(store, self.settings, open_kernels())
+        self._holdings = Holdings(store, self.settings, open_kernels(self.settings.chosen_executor))
         if self.settings.memory_budget is None:  # else the first request tells whether the weights have a place
             self._holdings.load()
         self._busy = threading.Lock()

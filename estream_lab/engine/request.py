@@ -132,7 +132,8 @@ def measured(
     peak = peak_rss_bytes()
     held = _held(holdings, room, request, memory, hidden.nbytes + (0 if output is hidden else output.nbytes))
     schedule = "resident" if settings.resident else plan.policies.schedule.name
-    trace = request.recorder.trace(_provenance(store, lane, plan, schedule, len(request.ids)))
+    provenance = _provenance(store, lane, plan, schedule, len(request.ids))
+    trace, recorded = request.recorder.trace(provenance), plan.executor.steps
     routes = request.routes
     read = sum(completion.bytes_read for completion in request.completions)
     speculative = sum(completion.bytes_speculative for completion in request.completions)
@@ -142,6 +143,7 @@ def measured(
         want=request.want,
         routes=routes,
         trace=trace,
+        steps=recorded.trace(provenance) if recorded else None,
         tokens=len(request.ids),
         seconds=request.seconds,
         peak_rss_bytes=peak,

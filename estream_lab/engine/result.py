@@ -19,6 +19,7 @@ class PrefillResult:
         want: which of the three it is.
         routes: of each layer, for the whole prompt.
         trace: the request's spans.
+        steps: those of the exact executor on the clock `order`, where they were recorded.
         tokens: prompt length T; seconds: wall time.
         peak_rss_bytes: highest resident set of the process during the request (``peak_rss_scope`` says "request", or
             "process" where the system can't tell).
@@ -44,6 +45,7 @@ class PrefillResult:
     want: str
     routes: dict[int, Routes] = field(repr=False)
     trace: Trace = field(repr=False)
+    steps: Trace | None = field(repr=False)
     tokens: int
     seconds: float
     peak_rss_bytes: int
@@ -90,6 +92,6 @@ class PrefillResult:
 
     def to_json(self) -> dict[str, Any]:
         """Plain types; everything but the arrays, the routes and the trace."""
-        skip = {"output", "routes", "trace"}
+        skip = {"output", "routes", "trace", "steps"}
         plain = {k: getattr(self, k) for k in self.__dataclass_fields__ if k not in skip}
         return plain | {"tokens_per_second": self.tokens_per_second, "top": [list(t) for t in self.top]}

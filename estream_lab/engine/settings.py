@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from estream_lab.errors import EStreamError
+from estream_lab.experts.executors import Executor, executor
 from estream_lab.experts.retention import KeepFirst, Retention
 from estream_lab.experts.schedule import POLICIES, Schedule, policy
 from estream_lab.streaming.plan import LanePlan
@@ -31,6 +32,9 @@ class EngineSettings:
         read_bandwidth: a declared limit on expert reads in bytes/s.
         resident: hold all experts in memory instead of streaming.
         poison: NaN in the arena wherever no expert is ready (tests).
+        executor: host or exact, or one of one's own: what evaluates the experts.
+        profile: numerics profile of the exact executor. vtcm_bytes: its on-chip memory.
+        record_steps: the exact executor's steps are part of the result.
     """
 
     schedule: str | Schedule = "early"
@@ -48,6 +52,10 @@ class EngineSettings:
     read_bandwidth: float | None = None
     resident: bool = False
     poison: bool = False
+    executor: str | Executor = "host"
+    profile: str | None = None
+    vtcm_bytes: int | None = None
+    record_steps: bool = False
 
     def complete(self, store: Store) -> "EngineSettings":
         """These settings with G, B and Q filled in and checked against the store; B stays open for a memory budget.
@@ -71,7 +79,24 @@ class EngineSettings:
                 f"keeping {self.fewest_banks - 1} of {usable} banks leaves none to read into: keep fewer, or add banks"
             )
         queue = self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE
-        return replace(self, group_size=group, banks=banks and min(banks, most), queue_depth=min(queue, banks or most))
+        return replace(
+            self,
+            group_size=group,
+            banks=banks and min(banks, most),
+            queue_depth=min(queue, banks or most),
+            executor=self.chosen_executor,
+        )
+
+    @property
+    def chosen_executor(self) -> Executor:
+        """What evaluates the experts; with steps to record, another one at each call until the settings are completed.
+
+        Raises:
+            EStreamError: no such executor or profile.
+        """
+        if isinstance(self.executor, Executor):
+            return self.executor
+        return executor(self.executor, self.profile, self.vtcm_bytes, steps=self.record_steps)
 
     @property
     def fewest_banks(self) -> int:
@@ -109,6 +134,7 @@ class EngineSettings:
             route_capacity=min(self.route_capacity or DEFAULT_ROUTE_CAPACITY, rows * top_k),
             read_bandwidth=self.read_bandwidth,
             poison=self.poison,
+            executor=self.chosen_executor,
         )
 
     def _banks(self, bank_bytes: int, group: int) -> int | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.compiled import compiled
 from estream_lab.routing import Routes
 
 

@@ -43,6 +43,11 @@ class HostKernel:
         self._scratch = host.Scratch(route_capacity, shape.hidden, shape.ffn, host.threads())
         self.nbytes: int = self._scratch.nbytes
 
+    @staticmethod
+    def bytes_for(record: RecordClass, route_capacity: int, threads: int) -> int:
+        """`nbytes` of a kernel of this size."""
+        return host.Scratch.bytes_for(route_capacity, record.shape.hidden, record.shape.ffn, threads)
+
     def __call__(
         self, x: NDArray[np.float32], y: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass
     ) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from estream_lab.errors import EStreamError
 from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import Binder, GroupedRoutes
-from estream_lab.experts.graph import ExpertGraph, GraphCounts, HostKernel
+from estream_lab.experts.graph import ExpertGraph, GraphCounts
 from estream_lab.experts.hazards import HazardChecker
 from estream_lab.experts.protocol import NONE, GroupKey
 from estream_lab.experts.residency import ResidencyError
@@ -89,11 +89,9 @@ class Lane(Protocol):
 class _InProcessLane:
     """What the streamed and the resident lane share: buffers, graphs and the invocation of one bank."""
 
-    name = "host"
-    numerics_profile = HostKernel.numerics_profile
-
     def __init__(self, store: Store, plan: LanePlan, arena: Arena) -> None:
         self._store, self._plan, self._arena = store, plan, arena
+        self.name, self.numerics_profile = plan.executor.name, plan.executor.numerics_profile
         self._recorder = Recorder(self.name)
         shape = (plan.max_tokens, store.spec.hidden)
         self.x: NDArray[np.float32] = np.zeros(shape, np.float32)
@@ -105,7 +103,7 @@ class _InProcessLane:
 
     def _build(self, record: RecordClass) -> ExpertGraph:
         plan = self._plan
-        kernel = HostKernel(record, plan.route_capacity)
+        kernel = plan.executor.kernel(record, plan.route_capacity)
         return ExpertGraph(record, self._arena, kernel, plan.route_capacity, plan.max_tokens, self.counts)
 
     @property
@@ -126,6 +124,8 @@ class _InProcessLane:
     def start(self, recorder: Recorder) -> None:
         """See `Lane`."""
         self._recorder = recorder
+        if self._plan.executor.steps is not None:
+            self._plan.executor.steps.clear()
 
     def _invoke(
         self,
@@ -144,6 +144,8 @@ class _InProcessLane:
         binding = self._binder.bind(routes, placement, bank * size, size, wanted)
         if len(binding) != len(wanted):  # an expert that isn't in the bank would be left out of y without a word
             raise ResidencyError(f"bank {bank} serves {len(binding)} of group {group}'s {len(wanted)} routes")
+        if self._plan.executor.steps is not None:
+            self._plan.executor.steps.place(layer=layer, group=group, bank=bank)
         invocations = self._graphs[self._store.layers[layer].record].invoke(x, y, binding)
         self._recorder.add(
             "expert",

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from estream_lab.experts.decide import Policies
+from estream_lab.experts.executors import HOST, Executor
 from estream_lab.experts.retention import Retention
 from estream_lab.experts.schedule import Schedule, policy
 
@@ -24,6 +25,7 @@ class LanePlan:
         carry_over: the early schedule goes on with the next layer's groups.
         retention: what stays in its bank after it has run; None for nothing.
         check_hazards: watch every read and execution, and give the run up at a hazard.
+        executor: what evaluates the experts.
     """
 
     schedule: str | Schedule
@@ -37,6 +39,7 @@ class LanePlan:
     carry_over: bool = False
     retention: Retention | None = None
     check_hazards: bool = False
+    executor: Executor = HOST
 
     @property
     def policies(self) -> Policies:

@@ -17,7 +17,7 @@ import pytest
 from estream_lab.cli import main, options, routes
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
-from estream_lab.kernels.host import compiled
+from estream_lab.kernels import compiled
 from estream_lab.routing import read_routes
 from tests.stores import SPEC, synthetic_store
 from tests.streaming.test_pack import write_checkpoint

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import I32
 from estream_lab.kernels.exact.integer import align, shift_left
-from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.layout import STRIP
 
 I = np.int32

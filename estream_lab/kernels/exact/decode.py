@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import U8, U16, Integer
 from estream_lab.kernels.exact.half import IEEE_LARGEST, exponent_of, half_code, significand_of
-from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, TILE_BYTES
 from estream_lab.kernels.quant import SCALE_LIMIT
 

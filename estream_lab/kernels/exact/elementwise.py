@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import F32, I32, U16, U32, Integer
 from estream_lab.kernels.exact.half import (
     IEEE_LARGEST,
@@ -15,7 +16,6 @@ from estream_lab.kernels.exact.half import (
     value,
 )
 from estream_lab.kernels.exact.silu import silu_table
-from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.layout import STRIP, TILE_BYTES
 
 _TILE = TILE_BYTES // 2  # halfwords

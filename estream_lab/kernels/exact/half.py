@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import Integer
-from estream_lab.kernels.host.compiled import compiled
 
 IEEE_LARGEST = 0x7BFF  # 65504, in the stages that know no exponent code 31
 NO_EXPONENT = -10_000  # of a zero: it never decides which exponent of several is the largest

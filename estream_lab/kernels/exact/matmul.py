@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.accumulate import add_products
 from estream_lab.kernels.exact.arrays import F32, I32, U16, U32, Integer
 from estream_lab.kernels.exact.half import half_code, half_of_single, operands, value
 from estream_lab.kernels.exact.profiles import Profile, profile
-from estream_lab.kernels.host.compiled import compiled
 from estream_lab.kernels.layout import STRIP, TILE_BYTES, pack_tiles, pack_weight_tiles, unpack_tiles
 
 _TILE = TILE_BYTES // 2  # halfwords
@@ -33,6 +33,11 @@ class Operands:
         self.row_value = np.empty(depth, np.float32)  # (K,)
         self.lanes = np.empty((5, STRIP), np.int32)  # accumulators, and what `add_products` needs
         self.sum = np.empty(STRIP, np.float32)  # (32,)
+
+    @staticmethod
+    def bytes_for(depth: int) -> int:
+        """`nbytes` for this K."""
+        return 4 * (3 * depth * STRIP + 3 * depth + 6 * STRIP)
 
     @property
     def nbytes(self) -> int:

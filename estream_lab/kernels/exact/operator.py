@@ -12,15 +12,15 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from estream_lab.kernels.arrays import as_input, as_output
 from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16
 from estream_lab.kernels.exact.decode import check_blocks, decode_blocks
 from estream_lab.kernels.exact.elementwise import VALUES, gather_tiles, scatter_tiles, swiglu_tiles
 from estream_lab.kernels.exact.matmul import Operands, multiply_strip
 from estream_lab.kernels.exact.profiles import profile
 from estream_lab.kernels.exact.silu import silu_table
-from estream_lab.kernels.host.arrays import as_input, as_output
 from estream_lab.kernels.host.threads import run_shares, threads
-from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, TILE_BYTES, projection_bytes
+from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, projection_bytes
 from estream_lab.kernels.vtcm import Access, Step, plan_tiles, steps
 
 DEFAULT_VTCM_BYTES = 8 << 20
@@ -48,7 +48,7 @@ class ExactOperator:
     ) -> None:
         self.hidden, self.ffn, self.profile = hidden, ffn, profile(profile_name)
         self.plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
-        self._vtcm = np.zeros(self.plan.used_bytes // TILE_BYTES * TILE_BYTES + TILE_BYTES, np.uint8)
+        self._vtcm = np.zeros(self.plan.used_bytes, np.uint8)
         self._regions = {r.name: self._vtcm[r.offset : r.end] for r in self.plan.regions}
         self._regions["silu"].view(np.uint16)[:] = silu_table()
         self._room = [Operands(max(hidden, ffn)) for _ in range(threads())]
@@ -56,8 +56,18 @@ class ExactOperator:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of VTCM and of the temporaries."""
+        """Bytes of VTCM, as far as the plan uses it, and of the temporaries."""
         return self._vtcm.nbytes + sum(room.nbytes for room in self._room)
+
+    @staticmethod
+    def bytes_for(hidden: int, ffn: int, max_rows: int, threads: int, vtcm_bytes: int) -> int:
+        """`nbytes` of an operator of this size.
+
+        Raises:
+            EStreamError: a shape that doesn't fit the capacity.
+        """
+        plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
+        return plan.used_bytes + threads * Operands.bytes_for(max(hidden, ffn))
 
     def __call__(
         self,

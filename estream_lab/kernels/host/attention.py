@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import F32, I32, as_input, as_output
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.arrays import F32, I32, as_input, as_output
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.exponential import exp32
 from estream_lab.kernels.host.threads import run_shares, threads
 from estream_lab.kernels.host.tile import add_rows

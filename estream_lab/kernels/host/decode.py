@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from estream_lab.kernels.host.arrays import F32, U32
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.arrays import F32, U32
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.vector_ir import COLUMNS, float_of_bits
 
 BLOCK_WORDS = 144

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import F32, I32, as_input, as_output
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.arrays import F32, I32, as_input, as_output
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.threads import run_shares, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
 from estream_lab.kernels.host.vector_ir import COLUMNS, address

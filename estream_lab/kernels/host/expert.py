@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import F32, I32, I64, U32, as_input, as_output
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.arrays import F32, I32, I64, U32, as_input, as_output
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.decode import decode_strip
 from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_shares, threads

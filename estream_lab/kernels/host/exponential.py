@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.vector_ir import float_of_bits, fma
 
 LOWEST, HIGHEST = np.float32(-87.0), np.float32(88.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import F32, as_input
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.arrays import F32, as_input
+from estream_lab.kernels.compiled import compiled
 
 
 def all_finite(x: NDArray[np.float32]) -> bool:

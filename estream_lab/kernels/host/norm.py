@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host.arrays import F32, as_input, as_output
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.arrays import F32, as_input, as_output
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.vector_ir import fma
 
 LANES = 16

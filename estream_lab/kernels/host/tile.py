@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from estream_lab.kernels.host.arrays import F32
-from estream_lab.kernels.host.compiled import compiled
+from estream_lab.kernels.arrays import F32
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.vector_ir import COLUMNS, MAX_ROWS, address, tile_kernel
 
 ROW_BLOCK = 192

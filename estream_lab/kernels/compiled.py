@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
 
@@ -13,16 +15,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _fingerprint() -> str:
-    """Names the sources of this package, and the one setting that changes machine code without changing a source."""
+@lru_cache(maxsize=8)
+def _fingerprint(folder: Path) -> str:
+    """Names the sources of a package and of `kernels`, and the setting that changes machine code without one."""
     digest = hashlib.blake2b(digest_size=6)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")}):
         digest.update(path.read_bytes())
     digest.update(str(config.BOUNDSCHECK).encode())
     return digest.hexdigest()
 
-
-_FINGERPRINT = _fingerprint()
 
 UNCACHED: list[str] = []
 """Functions that every process compiles anew, because no folder for the cache can be written."""
@@ -32,11 +33,11 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile without the interpreter lock, division checks or reordering of sums; cached on disk where that can be.
 
     Numba trusts a cached function while its own file is unchanged, even if the functions and intrinsics that were
-    compiled into it come from files that have changed. So the fingerprint of all these files is made part of the name
-    under which it is cached.
+    compiled into it come from files that have changed. So the fingerprint of its package's files is made part of the
+    name under which it is cached; a package compiles in nothing from others but `kernels`' own constants.
     """
     name = function.__qualname__
-    function.__qualname__ = f"{name}_{_FINGERPRINT}"
+    function.__qualname__ = f"{name}_{_fingerprint(Path(inspect.getfile(function)).parent)}"
     try:
         return cast("Callable[P, R]", njit(nogil=True, cache=True, error_model="numpy")(function))
     except RuntimeError:  # numba's "no locator available": neither this folder nor the user's own can be written

@@ -13,12 +13,11 @@ from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
 import estream_lab
-from estream_lab.kernels import host
+from estream_lab.kernels import compiled, host
 from estream_lab.kernels.host import (
     Scratch,
     all_finite,
     attention,
-    compiled,
     expert_bank,
     linear,
     pack_dense,

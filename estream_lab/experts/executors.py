@@ -1,0 +1,78 @@
+"""Executors: what evaluates the shared graph within this process, and how much memory its temporaries take."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from estream_lab.errors import EStreamError
+from estream_lab.experts.exact import ExactKernel
+from estream_lab.experts.graph import ExpertKernel, HostKernel
+from estream_lab.experts.order_steps import StepRecorder
+from estream_lab.experts.shape import RecordClass
+from estream_lab.kernels.exact import DEFAULT_PROFILE, DEFAULT_VTCM_BYTES, profile
+
+EXECUTORS = ("host", "exact")
+
+
+@dataclass(frozen=True)
+class Executor:
+    """One way to evaluate experts in this process.
+
+    Attributes:
+        name: the lane's name in traces and results.
+        numerics_profile: what its arithmetic is.
+        kernel: makes the kernel of a record class for at most C records a call.
+        bytes_for: bytes of that kernel's temporaries with so many threads.
+        layout: the layout of records that `warm` is called with.
+        steps: takes the steps of each invocation, where the executor has any and they are wanted.
+    """
+
+    name: str
+    numerics_profile: str
+    kernel: Callable[[RecordClass, int], ExpertKernel] = field(compare=False)
+    bytes_for: Callable[[RecordClass, int, int], int] = field(compare=False)
+    layout: str = "q4-32x32"
+    steps: StepRecorder | None = field(default=None, compare=False)
+
+
+HOST = Executor("host", HostKernel.numerics_profile, HostKernel, HostKernel.bytes_for, "f32")
+"""The host's fp32 kernels."""
+
+
+def exact(
+    profile_name: str = DEFAULT_PROFILE, vtcm_bytes: int = DEFAULT_VTCM_BYTES, *, steps: bool = False
+) -> Executor:
+    """The device's arithmetic, tile by tile.
+
+    Args:
+        profile_name: a numerics profile (`kernels.exact.PROFILES`).
+        vtcm_bytes: capacity of on-chip memory.
+        steps: record the steps of every invocation (see `Executor.steps`).
+
+    Raises:
+        EStreamError: no such profile.
+    """
+    recorder = StepRecorder() if steps else None
+    return Executor(
+        "exact",
+        profile(profile_name).name,
+        partial(ExactKernel, profile_name=profile_name, vtcm_bytes=vtcm_bytes, steps=recorder),
+        partial(ExactKernel.bytes_for, vtcm_bytes=vtcm_bytes),
+        steps=recorder,
+    )
+
+
+def executor(name: str, profile_name: str | None, vtcm_bytes: int | None, *, steps: bool = False) -> Executor:
+    """The executor of this name.
+
+    Raises:
+        EStreamError: there is none, or a profile, a capacity or steps for one that has no such thing.
+    """
+    if name not in EXECUTORS:
+        raise EStreamError(f"there is no executor '{name}': choose one of {', '.join(EXECUTORS)}")
+    if name == "exact":
+        return exact(profile_name or DEFAULT_PROFILE, vtcm_bytes or DEFAULT_VTCM_BYTES, steps=steps)
+    for what, value in (("numerics profile", profile_name), ("VTCM capacity", vtcm_bytes), ("record of steps", steps)):
+        if value:
+            raise EStreamError(f"the {name} executor has no {what}: choose the exact one, or leave that out")
+    return HOST

@@ -64,6 +64,13 @@ def test_decode_refuses_scales_that_overflow(scale: float) -> None:
         twin.decode_q4(np.full((1, 32), 8, np.uint8), np.array([[scale]], np.float16))
 
 
+def test_decode_refuses_weights_beyond_four_bits_and_wrong_shapes() -> None:
+    q, d = np.full((2, 32), 15, np.uint8), np.ones((2, 1), np.float16)
+    for bad_q, bad_d in [(q + np.uint8(1), d), (q, d[:1]), (q[:, :31], d), (q, np.tile(d, 2))]:
+        with pytest.raises(ValueError):
+            twin.decode_q4(bad_q, bad_d)
+
+
 # The vector stages
 
 
@@ -72,6 +79,8 @@ def test_silu_by_hand() -> None:
     expected = [0, 0x8000, 0x39D9, 0xB44E, 0x7BFF, 0x8000, 0x4D00, 0x8000, 1]
     assert list(twin.silu_table()[x]) == expected  # silu(±1) = 0.73106, -0.26894
     assert set(twin.silu_table()[0x7C00:0x8000]) == {0x7BFF} and set(twin.silu_table()[0xFC00:]) == {0x8000}
+    with pytest.raises(ValueError):
+        twin.silu_table()[0] = 1
 
 
 def test_no_silu_lies_close_to_the_middle_between_two_codes() -> None:

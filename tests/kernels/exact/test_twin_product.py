@@ -88,6 +88,13 @@ def test_the_anticipated_count_depends_on_the_signs() -> None:
     a, b = [1, 0, 0, 0, 0.5, 0.5, 0.5, 0.5], [1, 0, 0, 0, *[2.0**-24] * 4]
     assert accumulator(a, b) == (2**27 + 16, -5)
     assert accumulator([-n for n in a], b) == (-(2**28) - 32, -6)
+    # ±2^28 in the first group: bit 29 of Z is set, none; in the negative, O has its first 1 at bit 27, two.
+    sixteen = [1.5] * 4 + [1.75] * 4, [1.5] * 4 + [1.0] * 4
+    assert accumulator(*sixteen, "hmx_v75_g8") == (2**27, -1)
+    assert accumulator([-n for n in sixteen[0]], sixteen[1], "hmx_v75_g8") == (-(2**29), -3)
+    # 4, 8, and then 2^28 and 2^28 + 2^25 at -3: bit 29 of Z, although bit 29 of O is 0.
+    a, b = [*[1, 1, 1, 1, 0, 0, 0, 0] * 2, *[1.5] * 8], [*[1] * 16, *[0.75] * 8]
+    assert accumulator(a, b, "hmx_v75_g8") == (2**28 + 2**24, -2)
     # 2^25 at -3 and -2^25 + 2^14 leave 2^14.
     assert accumulator([1, 0, 0, 0, 2047 * 2.0**-11], [1, 0, 0, 0, -1]) == (2**16, -5)
 
@@ -214,9 +221,6 @@ def test_products_saturate_at_exponent_31() -> None:
         assert twin.matmul(codes(2.0**-24), codes(-(2.0**-24)), profile).item() == 0
         e31 = np.array([[0x7C01] + [0] * 31], np.uint16)
         assert twin.matmul(e31, codes(1), profile).item() == 0x7C01
-
-
-# ieee_fp32
 
 
 def test_ieee_fp32_is_a_loop_of_fp32_sums() -> None:

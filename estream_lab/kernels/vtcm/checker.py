@@ -2,8 +2,8 @@
 
 Nothing here knows why `steps` places a wait where it does. What happens before what follows from units (each runs its
 steps in order) and waits alone, kept as a clock for each step: how many steps of each unit have certainly ended when it
-starts. The bytes are cut at every boundary of an access into cells; a cell remembers who wrote it last and who has read
-it since, and every access is held against these.
+starts. The bytes are cut at every boundary of an access into cells; a cell remembers who wrote it last and who of each
+unit read it last, and every access is held against these.
 
 Cost: a sort of the boundaries, then one visit for each cell of each access.
 """
@@ -119,7 +119,7 @@ class _Replay:
         cells = len(self.cuts)
         self.writer = [_NOBODY] * cells
         self.written_as = [""] * cells  # the region through which the cell was written
-        self.readers = [[_NOBODY] * cells for _ in units]  # the last of each unit since the cell was written
+        self.readers = [[_NOBODY] * cells for _ in units]  # the last of each unit
         for name in CONSTANTS:
             if name in self.offsets:
                 for cell in self._cells(Access(name, 0, self.sizes[name])):
@@ -194,8 +194,6 @@ class _Replay:
                 if other >= 0 and not self._before(other, step.index):
                     self._collision(access.region, other, step.index)
             self.writer[cell], self.written_as[cell] = step.index, access.region
-            for readers in self.readers:
-                readers[cell] = _NOBODY
 
     def _before(self, earlier: int, later: int) -> bool:
         return self.turn[earlier] < self.clocks[later][self.unit[earlier]]

@@ -99,6 +99,7 @@ def test_a_plan_is_a_partition_or_a_refusal_that_was_due(
     plan = plan_tiles(hidden, ffn, rows, vtcm, max_rows=max_rows)
     check_partition(plan)
     check_sizes(plan)
+    assert plan_tiles(hidden, ffn, rows, plan.used_bytes, max_rows=max_rows).regions == plan.regions
     assert plan.rows <= min(max_rows, whole_tiles(rows))
     assert (plan.ffn_panels - 1) * plan.ffn_columns < ffn <= plan.ffn_panels * plan.ffn_columns
     assert (plan.hidden_panels - 1) * plan.hidden_columns < hidden <= plan.hidden_panels * plan.hidden_columns

@@ -9,24 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.exact.arrays import I32
+from estream_lab.kernels.exact.arrays import I16, I32
 from estream_lab.kernels.exact.integer import align, shift_left
 from estream_lab.kernels.layout import STRIP
 
 I = np.int32
 """numba widens every sum to 64 bits: this brings it back."""
 
-_PRODUCT_SCALE = I(16)  # a product of significands has 18 bits of fraction, the accumulator 22
 _PRODUCT_BIAS = I(32)
 
 
 @compiled
 def leading_zeros(word: np.int32) -> np.int32:
     """Zeros from bit 29 downwards, three at most."""
-    first = I(I(word >> I(29)) & I(1)) ^ I(1)
-    second = I(I(word >> I(28)) & I(1)) ^ I(1)
-    third = I(I(word >> I(27)) & I(1)) ^ I(1)
-    return I(first * I(I(1) + second * I(I(1) + third)))
+    first = I(I(I(word >> I(29)) & I(1)) ^ I(1))
+    second = I(I(I(word >> I(28)) & I(1)) ^ I(1))
+    third = I(I(I(word >> I(27)) & I(1)) ^ I(1))
+    return I(first + I(first & second) + I(first & second & third))
 
 
 @compiled
@@ -34,12 +33,13 @@ def places_to_normalise(a: np.int32, b: np.int32) -> np.int32:
     """min(3, anticipated(a, b)): how far the leading bit of a + b lies below the top, told from a and b alone.
 
     The first bits of a sum follow from patterns that need no carry: a bit of `zeros` is set where a run of leading
-    zeros of the sum may end, one of `ones` where a run of leading ones may. A run that the signs rule out counts 0.
+    zeros of the sum may end, one of `ones` where a run of leading ones may. A run that the signs rule out counts 0:
+    `both` or `none` has its sign bit set then, and shifted down that is a mask of ones.
     """
     one, both, none = I(a ^ b), I(a & b), I(~I(a | b))
     zeros = leading_zeros(I(one ^ I(~shift_left(none, I(1)))))
     ones = leading_zeros(I(one ^ I(~shift_left(both, I(1)))))
-    return max(zeros if both >= 0 else I(0), ones if none >= 0 else I(0))
+    return max(I(zeros & I(~I(both >> I(31)))), I(ones & I(~I(none >> I(31)))))
 
 
 @compiled
@@ -55,25 +55,29 @@ def add_group(
 
 @compiled
 def add_products(
-    row_m: I32, row_e: I32, weight_m: I32, weight_e: I32, k: int, size: int, least: np.int32, significand: I32,
-    exponent: I32, top: I32, total: I32, any_weight: I32,
+    row_m: I16, row_e: I16, weight_m: I16, weight_e: I16, used: I32, k: int, size: int, least: np.int32,
+    significand: I32, exponent: I32, top: I32, total: I32,
 ) -> None:  # fmt: skip
-    """Add the group of `size` products from `k` on to the 32 accumulators of a strip.
+    """Add the group of `size` products from `k` on to the 32 accumulators of a strip, two products at a time.
 
-    `row_m`, `row_e` are (K,), `weight_m`, `weight_e` (K, 32), others (32,); `top`, `total`, `any_weight` are room.
+    `row_m`, `row_e` are (K,), `weight_m`, `weight_e` (K, 32), others (32,). `weight_m` holds 16 m: products have 18
+    bits of fraction, accumulators 22. `used` tells where a column's weights in the group aren't all zero; `top`, `total` are
+    room.
     """
     for j in range(STRIP):
-        top[j], total[j], any_weight[j] = least, I(0), I(0)
-    for i in range(k, k + size):
-        e = I(row_e[i] - _PRODUCT_BIAS)
+        top[j], total[j] = least, I(0)
+    for i in range(k, k + size, 2):
+        e0, e1 = I(row_e[i] - _PRODUCT_BIAS), I(row_e[i + 1] - _PRODUCT_BIAS)
         for j in range(STRIP):
-            top[j] = max(top[j], I(e + weight_e[i, j]))
-            any_weight[j] |= weight_m[i, j]
-    for i in range(k, k + size):
-        m, e = I(_PRODUCT_SCALE * row_m[i]), I(row_e[i] - _PRODUCT_BIAS)
+            top[j] = max(top[j], max(I(e0 + weight_e[i, j]), I(e1 + weight_e[i + 1, j])))
+    for i in range(k, k + size, 2):
+        m0, m1 = row_m[i], row_m[i + 1]
+        e0, e1 = I(row_e[i] - _PRODUCT_BIAS), I(row_e[i + 1] - _PRODUCT_BIAS)
         for j in range(STRIP):
-            total[j] = I(total[j] + align(I(m * weight_m[i, j]), I(top[j] - I(e + weight_e[i, j]))))
+            first = align(I(m0 * weight_m[i, j]), I(top[j] - I(e0 + weight_e[i, j])))
+            second = align(I(m1 * weight_m[i + 1, j]), I(top[j] - I(e1 + weight_e[i + 1, j])))
+            total[j] = I(total[j] + I(first + second))
     for j in range(STRIP):
         s, x = add_group(significand[j], exponent[j], total[j], top[j], least)
-        significand[j] = s if any_weight[j] else significand[j]  # a group whose weights are all zero is passed over
-        exponent[j] = x if any_weight[j] else exponent[j]
+        significand[j] = s if used[j] else significand[j]  # a group whose weights are all zero is passed over
+        exponent[j] = x if used[j] else exponent[j]

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.exact.arrays import Integer
+from estream_lab.kernels.exact.arrays import I16, Integer
+from estream_lab.kernels.exact.integer import bit_length
 
 IEEE_LARGEST = 0x7BFF  # 65504, in the stages that know no exponent code 31
 NO_EXPONENT = -10_000  # of a zero: it never decides which exponent of several is the largest
@@ -18,10 +19,7 @@ def half_code(negative: Integer, magnitude: Integer, exponent: Integer, largest:
 
     `magnitude` is below 2^62; `negative` is 0 or 1, and is kept for zeros.
     """
-    length, rest = 0, magnitude
-    while rest > 0:
-        length += 1
-        rest >>= 1
+    length = int(bit_length(magnitude))
     code_exponent = max(1, length - 1 + exponent + 15)  # 1 also for subnormals: their last bit weighs as much
     shift = code_exponent - 25 - exponent  # places that are rounded away
     if shift <= 0:
@@ -63,11 +61,11 @@ def clamped(code: Integer) -> Integer:
     return code if code & 0x7C00 != 0x7C00 else code & 0x8000 | IEEE_LARGEST
 
 
-def operands() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def operands() -> tuple[I16, I16]:
     """What the matrix unit makes of each code: signed significands of 11 bits, 1024 or more unless 0, and exponents.
 
     Returns:
-        (65536,) int32 m, with sign, subnormals normalised; (65536,) int32 e, `NO_EXPONENT` for zeros. The value is
+        (65536,) int16 m, with sign, subnormals normalised; (65536,) int16 e, `NO_EXPONENT` for zeros. The value is
         m * 2^(e - 25).
     """
     code = np.arange(1 << 16)
@@ -77,7 +75,7 @@ def operands() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     for _ in range(10):
         small = (m > 0) & (m < 1024)
         m, e = np.where(small, 2 * m, m), np.where(small, e - 1, e)
-    return np.where(code & 0x8000, -m, m).astype(np.int32), np.where(m > 0, e, NO_EXPONENT).astype(np.int32)
+    return np.where(code & 0x8000, -m, m).astype(np.int16), np.where(m > 0, e, NO_EXPONENT).astype(np.int16)
 
 
 def value(code: NDArray[np.uint16]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Shifts of 32-bit integers, as numba intrinsics: numba widens to 64 bits, which halves a vector's lanes."""
+"""Integer operations that numba lacks, as intrinsics: its own shifts widen to 64 bits, half the lanes of a vector."""
 
 from __future__ import annotations
 
@@ -38,3 +38,14 @@ def shift_left(typing_context: Any, value: Any, places: Any) -> Any:
         return builder.shl(*arguments)
 
     return types.int32(types.int32, types.int32), codegen
+
+
+@intrinsic
+def bit_length(typing_context: Any, value: Any) -> Any:
+    """Bits of an int64 >= 0 from its highest set one on; 0 for 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zeros = builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+        return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
+
+    return types.int64(types.int64), codegen

@@ -10,7 +10,7 @@ import numpy as np
 
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.accumulate import add_products
-from estream_lab.kernels.exact.arrays import F32, I32, U16, U32, Integer
+from estream_lab.kernels.exact.arrays import F32, I16, I32, U16, U32, Integer
 from estream_lab.kernels.exact.half import half_code, half_of_single, operands, value
 from estream_lab.kernels.exact.profiles import Profile, profile
 from estream_lab.kernels.layout import STRIP, TILE_BYTES, pack_tiles, pack_weight_tiles, unpack_tiles
@@ -27,17 +27,18 @@ class Operands:
     """
 
     def __init__(self, depth: int) -> None:
-        self.weight_m, self.weight_e = np.empty((2, depth, STRIP), np.int32)  # (K, 32) each
+        self.weight_m, self.weight_e = np.empty((2, depth, STRIP), np.int16)  # (K, 32) each; 16 m
+        self.used = np.empty((depth // 4, STRIP), np.int32)  # (K / group, 32)
         self.weight_value = np.empty((depth, STRIP), np.float32)  # (K, 32)
-        self.row_m, self.row_e = np.empty((2, depth), np.int32)  # (K,) each
+        self.row_m, self.row_e = np.empty((2, depth), np.int16)  # (K,) each
         self.row_value = np.empty(depth, np.float32)  # (K,)
-        self.lanes = np.empty((5, STRIP), np.int32)  # accumulators, and what `add_products` needs
+        self.lanes = np.empty((4, STRIP), np.int32)  # accumulators, and what `add_products` needs
         self.sum = np.empty(STRIP, np.float32)  # (32,)
 
     @staticmethod
     def bytes_for(depth: int) -> int:
         """`nbytes` for this K."""
-        return 4 * (3 * depth * STRIP + 3 * depth + 6 * STRIP)
+        return STRIP * depth * (2 + 2 + 1 + 4) + 8 * depth + 4 * 5 * STRIP
 
     @property
     def nbytes(self) -> int:
@@ -45,7 +46,7 @@ class Operands:
         return sum(array.nbytes for array in vars(self).values())
 
 
-_SIGNIFICAND, _EXPONENT = operands()  # (65536,) int32 each
+_SIGNIFICAND, _EXPONENT = operands()  # (65536,) int16 each
 _VALUE = value(np.arange(1 << 16, dtype=np.uint16))  # (65536,) float32
 for _table in (_SIGNIFICAND, _EXPONENT, _VALUE):
     _table.flags.writeable = False
@@ -109,10 +110,10 @@ def multiply_strip(
     first = weight_strip * depth * STRIP
     strip = weights[first : first + depth * STRIP]
     if chosen.block_floating:
-        take_strip(strip, depth, _SIGNIFICAND, _EXPONENT, room.weight_m, room.weight_e)
+        take_strip(strip, depth, chosen.group, _SIGNIFICAND, _EXPONENT, room.weight_m, room.weight_e, room.used)
         _multiply_groups(
             activations, out, rows, depth, out_strip, out_columns, chosen.group, chosen.least_exponent, chosen.largest,
-            _SIGNIFICAND, _EXPONENT, room.weight_m, room.weight_e, room.row_m, room.row_e, room.lanes,
+            _SIGNIFICAND, _EXPONENT, room.weight_m, room.weight_e, room.used, room.row_m, room.row_e, room.lanes,
         )  # fmt: skip
     else:
         take_values(strip, depth, _VALUE, room.weight_value)
@@ -129,13 +130,14 @@ def _tile_row(row: int, column_tile: int, columns: int) -> int:
 
 
 @compiled
-def take_strip(tiles: U16, depth: int, m: I32, e: I32, out_m: I32, out_e: I32) -> None:
-    """Take a strip of weight tiles apart: (depth, 32) significands and exponents."""
+def take_strip(tiles: U16, depth: int, size: int, m: I16, e: I16, out_m: I16, out_e: I16, used: I32) -> None:
+    """Take a strip of weight tiles apart: (depth, 32) 16 m and e, and which groups of `size` aren't all zero."""
     for k in range(depth):
         at = _tile_row(k, 0, STRIP)
         for j in range(STRIP):
             code = tiles[at + 2 * j]
-            out_m[k, j], out_e[k, j] = m[code], e[code]
+            out_m[k, j], out_e[k, j] = 16 * m[code], e[code]
+            used[k // size, j] = out_m[k, j] if k % size == 0 else used[k // size, j] | out_m[k, j]
 
 
 @compiled
@@ -148,7 +150,7 @@ def take_values(tiles: U16, depth: int, values: F32, out: F32) -> None:
 
 
 @compiled
-def _take_row(tiles: U16, row: int, depth: int, m: I32, e: I32, out_m: I32, out_e: I32) -> None:
+def _take_row(tiles: U16, row: int, depth: int, m: I16, e: I16, out_m: I16, out_e: I16) -> None:
     """Take a row of activation tiles apart: (depth,) significands and exponents."""
     for k in range(depth):
         code = tiles[_tile_row(row, k // STRIP, depth) + 2 * (k % STRIP)]
@@ -173,7 +175,7 @@ def store(significand: Integer, exponent: Integer, largest: int) -> Integer:
 @compiled
 def _multiply_groups(
     activations: U16, out: U16, rows: int, depth: int, strip: int, columns: int, size: int, least: int, largest: int,
-    m: I32, e: I32, weight_m: I32, weight_e: I32, row_m: I32, row_e: I32, lanes: I32,
+    m: I16, e: I16, weight_m: I16, weight_e: I16, used: I32, row_m: I16, row_e: I16, lanes: I32,
 ) -> None:  # fmt: skip
     """The strip's columns for all rows, products in groups of `size`."""
     significand, exponent = lanes[0], lanes[1]
@@ -187,8 +189,8 @@ def _multiply_groups(
                 any_row |= row_m[i]
             if any_row:  # else the group is passed over
                 add_products(
-                    row_m, row_e, weight_m, weight_e, k, size, np.int32(least), significand, exponent, lanes[2],
-                    lanes[3], lanes[4],
+                    row_m, row_e, weight_m, weight_e, used[k // size], k, size, np.int32(least), significand, exponent,
+                    lanes[2], lanes[3],
                 )  # fmt: skip
         at = _tile_row(row, strip, columns)
         for j in range(STRIP):
@@ -205,9 +207,12 @@ def _multiply_fp32(
         _take_row_values(activations, row, depth, values, row_value)
         for j in range(STRIP):
             total[j] = np.float32(0)
-        for k in range(depth):
+        for k in range(0, depth, 8):  # eight at a time: a loop over columns that the compiler makes vectors of
             for j in range(STRIP):
-                total[j] += row_value[k] * weight[k, j]
+                partial = total[j]
+                for i in range(k, k + 8):
+                    partial += row_value[i] * weight[i, j]
+                total[j] = partial
         at = _tile_row(row, strip, columns)
         for j in range(STRIP):
             code = half_of_single(np.int64(total_bits[j]), largest)

@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from estream_lab import doctor, evaluate
+from estream_lab import doctor
 from estream_lab.cgroup import GroupRun
 from estream_lab.cli import main, prefill, score, signals
 from estream_lab.cli.bench import scale
 from estream_lab.cli.signals import Stops
 from estream_lab.engine import prefill as engine_prefill
+from estream_lab.evaluate import ranking
 from estream_lab.experts import Arena
 from estream_lab.experts.graph import ExpertGraph
 from estream_lab.kernels.host import dense
@@ -210,7 +211,7 @@ SCORE = [
     Step("the tokenizer is used", Tokenizer, "encode", 2),
     Step("the second request's attention", Decoder, "attend", SPEC.layers + 1),
     Step("a read of the second request", files.DirectFile, "read_into", 15),
-    Step("a choice is scored", evaluate, "ChoiceScore"),
+    Step("a choice is scored", ranking, "ChoiceScore"),
     Step("the ranking", score, "rank_choices"),
 ]
 

@@ -1,0 +1,73 @@
+"""Whole models under switches: the exact executor where all are on, whatever the arena; kernels that are watched."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from estream_lab.engine import PrefillEngine
+from estream_lab.experts import Arena, Binding, RecordClass
+from estream_lab.experts.executors import HOST, exact
+from estream_lab.experts.switched import SwitchedKernel, switched, watched
+from estream_lab.kernels.exact.switches import Switches
+from tests.stores import SPEC, synthetic_store
+
+DEVICE = Switches.device("hmx_v75_g8")
+TOKENS = np.random.default_rng(1).integers(0, SPEC.vocab, 40).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("switched")
+    return {quant: synthetic_store(folder, quant) for quant in ("q4_0", "f32")}
+
+
+def logits(store: Path, executor: object, **settings: object) -> NDArray[np.float32]:
+    with PrefillEngine.open(store, executor=executor, **settings) as engine:
+        return engine.prefill(TOKENS, positions="all").output
+
+
+@pytest.mark.parametrize("settings", [{}, {"group_size": 3, "banks": 2, "route_capacity": 7}, {"resident": True}])
+def test_all_on_is_the_exact_executor_bit_for_bit(stores: dict[str, Path], settings: dict[str, object]) -> None:
+    found = logits(stores["q4_0"], switched(DEVICE), **settings)
+    assert found.tobytes() == logits(stores["q4_0"], exact("hmx_v75_g8")).tobytes()
+    assert found.tobytes() != logits(stores["q4_0"], switched(replace(DEVICE, silu=False)), **settings).tobytes()
+
+
+def test_quantising_a_store_of_floats_is_the_store_in_q4_0(stores: dict[str, Path]) -> None:
+    on = replace(DEVICE, quantise=True)
+    assert logits(stores["f32"], switched(on)).tobytes() == logits(stores["q4_0"], switched(DEVICE)).tobytes()
+
+
+@pytest.mark.parametrize("quant", ["q4_0", "f32"])
+def test_all_off_is_close_to_the_host(stores: dict[str, Path], quant: str) -> None:
+    np.testing.assert_allclose(logits(stores[quant], switched(Switches())), logits(stores[quant], HOST), atol=1e-5)
+
+
+def test_a_watched_kernel_computes_the_same_and_shows_each_layer_once(stores: dict[str, Path]) -> None:
+    seen: list[tuple[tuple[int, ...], int]] = []
+
+    def see(x: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass) -> None:
+        seen.append((x.shape, len(binding)))
+
+    spied = watched(switched(DEVICE), see)
+    with PrefillEngine.open(stores["q4_0"], executor=spied, group_size=SPEC.experts, banks=1) as engine:
+        seen.clear()  # what a kernel is warmed up with
+        found = engine.prefill(TOKENS, positions="all")
+    assert seen == [((40, SPEC.hidden), 80)] * SPEC.layers
+    assert found.output.tobytes() == logits(stores["q4_0"], switched(DEVICE)).tobytes()
+
+
+def test_results_say_what_was_switched_on(stores: dict[str, Path]) -> None:
+    with PrefillEngine.open(stores["q4_0"], executor=switched(Switches(silu=True))) as engine:
+        result = engine.prefill(TOKENS)
+    assert (result.lane, result.profile) == ("switched", "switched: silu")
+
+
+def test_a_kernel_states_its_memory(stores: dict[str, Path]) -> None:
+    with PrefillEngine.open(stores["q4_0"]) as engine:
+        record = engine.store.classes[0]
+    kernel = SwitchedKernel(record, 8, switches=Switches())
+    assert kernel.nbytes == 8 * (6 * SPEC.hidden * SPEC.ffn + 8 * (4 * SPEC.hidden + 6 * SPEC.ffn))

@@ -60,9 +60,9 @@ def add_products(
 ) -> None:  # fmt: skip
     """Add the group of `size` products from `k` on to the 32 accumulators of a strip, two products at a time.
 
-    `row_m`, `row_e` are (K,), `weight_m`, `weight_e` (K, 32), others (32,). `weight_m` holds 16 m: products have 18
-    bits of fraction, accumulators 22. `used` tells where a column's weights in the group aren't all zero; `top`, `total` are
-    room.
+    `row_m`, `row_e` are (K,), `weight_m`, `weight_e` (K, 32), others (32,). `weight_m` holds 16 m, because products
+    have 18 bits of fraction and accumulators 22. `used` tells where a column's weights in the group aren't all zero;
+    `top` and `total` are room.
     """
     for j in range(STRIP):
         top[j], total[j] = least, I(0)

@@ -19,6 +19,8 @@ def half_code(negative: Integer, magnitude: Integer, exponent: Integer, largest:
 
     `magnitude` is below 2^62; `negative` is 0 or 1, and is kept for zeros.
     """
+    if magnitude == 0:
+        return negative << 15
     length = int(bit_length(magnitude))
     code_exponent = max(1, length - 1 + exponent + 15)  # 1 also for subnormals: their last bit weighs as much
     shift = code_exponent - 25 - exponent  # places that are rounded away

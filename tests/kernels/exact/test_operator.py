@@ -1,0 +1,137 @@
+"""The exact operator: steps run in any order that keeps their waits, refusals, and what listeners are told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from estream_lab.errors import EStreamError
+from estream_lab.kernels.exact import ExactOperator
+from estream_lab.kernels.exact import operator as module
+from estream_lab.kernels.vtcm import Step, check, steps
+from tests.kernels.exact.test_census import Bank, equal
+
+HIDDEN, FFN, ROWS, VTCM = 160, 224, 70, 235_000  # three row tiles, seven and five panels
+
+
+@pytest.fixture(scope="module")
+def bank() -> Bank:
+    return Bank(HIDDEN, FFN, 1, np.random.default_rng(11))
+
+
+def run(bank: Bank, order: tuple[Step, ...] | None = None, vtcm_bytes: int = VTCM) -> np.ndarray:
+    rng = np.random.default_rng(12)
+    x = rng.standard_normal((ROWS, HIDDEN)).astype(np.float32)
+    y = np.zeros_like(x)
+    operator = ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", vtcm_bytes)
+    if order is not None:
+        operator._steps = lambda rows: order  # type: ignore[assignment]
+    token = rng.permutation(ROWS).astype(np.int32)
+    weight = rng.random(ROWS).astype(np.float32)
+    operator(x, y, np.array([0, ROWS]), token, weight, bank.arena, *bank.planes)
+    return y
+
+
+def legal_order(made: tuple[Step, ...], rng: np.random.Generator) -> tuple[Step, ...]:
+    """Steps as units might end them: each after what it waits for and after the one before it on its unit."""
+    left = {unit: [s for s in made if s.unit == unit] for unit in ("dma", "vector", "matrix")}
+    done: set[int] = set()
+    order: list[Step] = []
+    while any(left.values()):
+        ready = [queue for queue in left.values() if queue and done.issuperset(queue[0].waits)]
+        step = ready[rng.integers(len(ready))].pop(0)
+        done.add(step.index)
+        order.append(step)
+    return tuple(order)
+
+
+def test_any_order_that_keeps_the_waits_gives_the_same_bytes(bank: Bank) -> None:
+    expected = run(bank)
+    made = steps(ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", VTCM).plan, ROWS)
+    rng, seen = np.random.default_rng(13), set()
+    for _ in range(6):
+        order = legal_order(made, rng)
+        seen.add(tuple(step.index for step in order))
+        assert equal(run(bank, order), expected)
+    assert len(seen) == 6
+
+
+def test_without_a_wait_the_checker_objects_and_the_bytes_change(bank: Bank) -> None:
+    expected = run(bank)
+    made = steps(ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", VTCM).plan, ROWS)
+    changed = 0
+    for index in [s.index for s in made if s.waits][::9]:
+        loose = tuple(replace(s, waits=()) if s.index == index else s for s in made)
+        assert check(ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", VTCM).plan, loose)
+        early = loose[index]  # as soon as its unit comes to it, before what it should have waited for
+        first = max((s.index for s in made[:index] if s.unit == early.unit), default=-1) + 1
+        order = (*loose[:first], early, *(s for s in loose[first:] if s.index != index))
+        changed += not equal(run(bank, order), expected)
+    assert changed >= 5
+
+
+def test_the_capacity_changes_no_bit(bank: Bank) -> None:
+    assert equal(run(bank), run(bank, vtcm_bytes=8 << 20))
+
+
+def test_memory_is_what_was_foretold() -> None:
+    operator = ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", VTCM)
+    assert operator.nbytes == ExactOperator.bytes_for(HIDDEN, FFN, ROWS, len(operator._room), VTCM)
+    assert operator.nbytes > operator.plan.used_bytes
+
+
+def test_listeners_are_told_the_steps_of_every_slot_that_has_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, told, ran = Bank(64, 32, 3, np.random.default_rng(14)), [], []
+    operator = ExactOperator(64, 32, 8, "ieee_fp32")
+    one = operator._run
+    monkeypatch.setattr(operator, "_run", lambda step, *rest: (ran.append(step), one(step, *rest)))
+    x = np.ones((4, 64), np.float32)
+    routes = (np.array([0, 2, 2, 3]), np.zeros(3, np.int32), np.ones(3, np.float32))
+    operator(x, x.copy(), *routes, bank.arena, *bank.planes, on_steps=lambda slot, s: told.append((slot, s)))
+    assert [slot for slot, _ in told] == [0, 2]
+    assert [step for _, made in told for step in made] == ran
+    assert [len({s.rows for s in made}) for _, made in told] == [1, 1] and told[0][1][0].rows == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"offsets": np.array([0, 2])}, "number of records"),
+        ({"token": np.array([9], np.int32)}, "names token"),
+        ({"x": np.full((2, 64), np.nan, np.float32)}, "not finite"),
+        ({"gate": np.array([1 << 20])}, "outside the arena"),
+        ({"gate": np.array([-1])}, "outside the arena"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_y_changes(change: dict[str, np.ndarray], message: str) -> None:
+    bank = Bank(64, 32, 1, np.random.default_rng(15))
+    gate, up, down = bank.planes
+    given = {
+        "x": np.ones((2, 64), np.float32), "y": np.zeros((2, 64), np.float32), "offsets": np.array([0, 1]),
+        "token": np.zeros(1, np.int32), "weight": np.ones(1, np.float32), "arena": bank.arena, "gate": gate, "up": up,
+        "down": down,
+    } | change  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        ExactOperator(64, 32, 8, "hmx_v75_g8")(**given)  # type: ignore[arg-type]
+    assert not given["y"].any()
+
+
+def test_a_scale_that_overflows_is_refused() -> None:
+    bank = Bank(64, 32, 1, np.random.default_rng(16))
+    bank.arena[512:514] = np.array([8192], np.float16).view(np.uint8)
+    x = np.ones((1, 64), np.float32)
+    with pytest.raises(ValueError, match="8192"):
+        ExactOperator(64, 32, 8, "hmx_v75_g8")(
+            x, x.copy(), np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32), bank.arena, *bank.planes
+        )
+
+
+def test_a_shape_that_does_not_fit_is_refused_by_the_region() -> None:
+    with pytest.raises(EStreamError, match="region .* takes"):
+        ExactOperator(2048, 1024, 256, "hmx_v75_g8", 500_000)
+
+
+def test_an_unknown_profile_is_refused() -> None:
+    with pytest.raises(EStreamError, match="choose one of ieee_fp32, hmx_v73_g4"):
+        ExactOperator(64, 32, 8, "hmx_v99")
+    assert module.DEFAULT_VTCM_BYTES == 8 << 20

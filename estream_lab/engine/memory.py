@@ -121,7 +121,8 @@ def plan_memory(store: Store, settings: EngineSettings, demand: Demand, before: 
     held, most = dense_memory(spec)
     sizes = [math.prod(shape) for shape in spec.dense_shapes().values()]
     arrays = len(sizes) + 2 * spec.layers
-    spans = -(-demand.tokens // lane.max_tokens) * sum(4 + 4 * layer.groups(lane.group_size) for layer in store.layers)
+    chunks = -(-demand.tokens // lane.max_tokens)
+    spans = chunks * (sum(4 + 4 * layer.groups(lane.group_size) for layer in store.layers) + _steps(store, lane))
     return MemoryPlan(
         before=before,
         weights=held,
@@ -212,6 +213,15 @@ def _kernels(store: Store, lane: LanePlan, threads: int) -> int:
     groups = max(layer.groups(lane.group_size) for layer in store.layers)
     binder = Binder.bytes_for(lane.max_tokens * spec.router.top_k, groups, lane.group_size)
     return scratch + binder + Router.bytes_for(spec.experts, lane.max_tokens)
+
+
+def _steps(store: Store, lane: LanePlan) -> int:
+    """Steps of a chunk that the executor may record."""
+    if lane.executor.most_steps is None:
+        return 0
+    experts, routes = store.spec.experts, lane.max_tokens * store.spec.router.top_k
+    slots = experts + routes // lane.route_capacity  # a slot that is split at C comes twice
+    return sum(lane.executor.most_steps(layer.record, lane.route_capacity, slots, routes) for layer in store.layers)
 
 
 def _arena(store: Store, settings: EngineSettings, lane: LanePlan) -> int:

@@ -49,6 +49,12 @@ class ExactKernel:
         """`nbytes` of a kernel of this size."""
         return ExactOperator.bytes_for(record.shape.hidden, record.shape.ffn, route_capacity, threads, vtcm_bytes)
 
+    @staticmethod
+    def most_steps(record: RecordClass, route_capacity: int, slots: int, records: int, *, vtcm_bytes: int) -> int:
+        """No more steps than this for so many records in so many slots."""
+        shape = record.shape
+        return ExactOperator.most_steps(shape.hidden, shape.ffn, route_capacity, vtcm_bytes, slots, records)
+
     def __call__(
         self, x: NDArray[np.float32], y: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass
     ) -> None:

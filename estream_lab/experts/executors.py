@@ -25,6 +25,7 @@ class Executor:
         bytes_for: bytes of that kernel's temporaries with so many threads.
         layout: the layout of records that `warm` is called with.
         steps: takes the steps of each invocation, where the executor has any and they are wanted.
+        most_steps: at most how many those are, of a record class and C, for so many slots and records.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Executor:
     bytes_for: Callable[[RecordClass, int, int], int] = field(compare=False)
     layout: str = "q4-32x32"
     steps: StepRecorder | None = field(default=None, compare=False)
+    most_steps: Callable[[RecordClass, int, int, int], int] | None = field(default=None, compare=False)
 
 
 HOST = Executor("host", HostKernel.numerics_profile, HostKernel, HostKernel.bytes_for, "f32")
@@ -59,6 +61,7 @@ def exact(
         partial(ExactKernel, profile_name=profile_name, vtcm_bytes=vtcm_bytes, steps=recorder),
         partial(ExactKernel.bytes_for, vtcm_bytes=vtcm_bytes),
         steps=recorder,
+        most_steps=partial(ExactKernel.most_steps, vtcm_bytes=vtcm_bytes) if steps else None,
     )
 
 

@@ -53,7 +53,7 @@ class StepRecorder:
 
     def trace(self, provenance: Provenance) -> Trace:
         """All steps since `clear`, with where they come from."""
-        return self._recorder.trace({**provenance, "kind": "order"})
+        return self._recorder.trace({**provenance, "kind": "steps in order, without time"})
 
 
 def positions(steps: Sequence[Step]) -> list[int]:

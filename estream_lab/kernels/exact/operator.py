@@ -69,6 +69,12 @@ class ExactOperator:
         plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
         return plan.used_bytes + threads * Operands.bytes_for(max(hidden, ffn))
 
+    @staticmethod
+    def most_steps(hidden: int, ffn: int, max_rows: int, vtcm_bytes: int, slots: int, records: int) -> int:
+        """No more steps than this for so many records in so many slots."""
+        plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
+        return (slots + records // plan.rows) * (1 + 4 * (plan.ffn_panels + plan.hidden_panels))
+
     def __call__(
         self,
         x: F32,

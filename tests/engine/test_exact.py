@@ -1,0 +1,102 @@
+"""Whole models under the device's arithmetic: the same bits whatever streams, and its steps."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from estream_lab.engine import EngineSettings, PrefillEngine, PrefillResult
+from estream_lab.engine.memory import SPAN_BYTES, Beforehand, Demand, plan_memory
+from estream_lab.errors import EStreamError
+from estream_lab.kernels.exact import PROFILES
+from estream_lab.streaming import Store
+from tests.stores import SPEC, synthetic_store
+
+TOKENS = np.random.default_rng(7).integers(0, SPEC.vocab, 33)
+
+
+def prefill(store: Path, **options: Any) -> PrefillResult:
+    with PrefillEngine.open(store, poison=True, executor="exact", **options) as engine:
+        return engine.prefill(TOKENS, positions="all")
+
+
+@pytest.fixture(scope="module")
+def resident(store_path: Path) -> dict[str, PrefillResult]:
+    return {name: prefill(store_path, profile=name, resident=True) for name in PROFILES}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "on-demand", "group_size": 3, "banks": 1},
+        {"schedule": "after-routing", "group_size": 1, "banks": 4, "route_capacity": 7},
+        {"schedule": "early", "group_size": 4, "banks": 2, "chunk_tokens": 9, "threads": 1},
+        {"schedule": "early", "carry_over": True, "group_size": 2, "banks": 3, "vtcm_bytes": 170_000},
+    ],
+)
+def test_logits_are_bit_identical_over_schedules_arenas_threads_chunks_and_vtcm(
+    store_path: Path, resident: dict[str, PrefillResult], profile: str, options: dict[str, Any]
+) -> None:
+    found = prefill(store_path, profile=profile, check_hazards=True, **options)
+    assert found.output.tobytes() == resident[profile].output.tobytes()
+    assert (found.lane, found.profile, found.steps) == ("exact", profile, None)
+
+
+def test_profiles_differ_from_each_other_and_hardly_from_the_host(
+    store_path: Path, resident: dict[str, PrefillResult]
+) -> None:
+    with PrefillEngine.open(store_path) as engine:
+        host = engine.prefill(TOKENS, positions="all").output
+    outputs = {name: result.output for name, result in resident.items()}
+    assert len({o.tobytes() for o in outputs.values()}) == 3  # v79 and v81 compute what v75 does
+    assert all(np.abs(o - host).max() < 0.02 * np.abs(host).max() for o in outputs.values())
+    assert all((o != host).any() for o in outputs.values())
+
+
+def test_the_default_profile_is_said(store_path: Path) -> None:
+    result = prefill(store_path)
+    assert result.profile == "hmx_v75_g8" and result.trace.provenance["numerics_profile"] == "hmx_v75_g8"
+
+
+def test_steps_are_recorded_anew_for_each_request(store_path: Path) -> None:
+    with PrefillEngine.open(store_path, executor="exact", record_steps=True, group_size=3) as engine:
+        first, second = engine.prefill(TOKENS), engine.prefill(TOKENS)
+    assert first.steps is not None and second.steps is not None
+    assert first.steps.spans == second.steps.spans
+    assert {span.clock for span in first.steps.spans} == {"order"}
+    assert {span.clock for span in first.trace.spans} == {"host"}
+    assert first.steps.provenance["kind"] == "steps in order, without time"
+    rows = sum(span.rows or 0 for span in first.steps.select(name="gather"))
+    assert rows == len(TOKENS) * SPEC.router.top_k * SPEC.layers  # every route gathered once
+    assert {span.layer for span in first.steps.spans} == set(range(SPEC.layers))
+
+
+def test_recorded_steps_have_their_place_in_the_memory_plan(store_path: Path) -> None:
+    store, demand, before = Store(store_path), Demand(len(TOKENS), 1, "logits"), Beforehand(0, 0)
+    plans = [
+        plan_memory(store, EngineSettings(executor="exact", record_steps=on).complete(store), demand, before, 3)
+        for on in (False, True)
+    ]
+    with PrefillEngine.open(store, executor="exact", record_steps=True) as engine:
+        steps = engine.prefill(TOKENS).steps
+    assert steps is not None and plans[1].reserve - plans[0].reserve >= SPAN_BYTES * len(steps.spans)
+
+
+def test_kernels_take_what_the_plan_says(store_path: Path) -> None:
+    store = Store(store_path)
+    with PrefillEngine.open(store, executor="exact") as engine:
+        plan = engine.prepare(len(TOKENS))
+        result = engine.prefill(TOKENS)
+    assert result.memory["kernels"] == plan.kernels
+
+
+def test_stores_of_another_layout_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(EStreamError, match="reads records in q4-32x32, not f32"):
+        prefill(synthetic_store(tmp_path, "f32"))
+
+
+def test_vtcm_that_is_too_small_is_refused(store_path: Path) -> None:
+    with pytest.raises(EStreamError, match="region silu takes"):
+        prefill(store_path, vtcm_bytes=100_000)

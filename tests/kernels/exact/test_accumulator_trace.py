@@ -83,6 +83,15 @@ def test_a_group_of_zeros_is_passed_over() -> None:
     assert (steps[0].held.bits, steps[-1].held.value) == (0, 24.0)
 
 
+@pytest.mark.parametrize(("name", "least"), [("hmx_v75_g8", -64), ("hmx_v81_g8_a39", -256)])
+def test_zero_products_that_are_not_passed_over_leave_the_lowest_exponent(name: str, least: int) -> None:
+    a, b = np.zeros((2, 32), np.uint16)
+    a[::2], b[1::2] = 0x3C00, 0x3C00
+    steps = accumulator_steps(a, b, name)
+    assert [step.passed_over for step in steps] == [False] * 4
+    assert {(step.held.bits, step.held.place) for step in steps} == {(0, least - 22)}
+
+
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="both must be"):
         accumulator_steps(np.zeros(32, np.uint16), np.zeros(64, np.uint16), "hmx_v75_g8")

@@ -45,9 +45,10 @@ class ExactKernel:
         self.nbytes: int = self._operator.nbytes
 
     @staticmethod
-    def bytes_for(record: RecordClass, route_capacity: int, threads: int, *, vtcm_bytes: int) -> int:
+    def bytes_for(record: RecordClass, route_capacity: int, threads: int, *, profile_name: str, vtcm_bytes: int) -> int:
         """`nbytes` of a kernel of this size."""
-        return ExactOperator.bytes_for(record.shape.hidden, record.shape.ffn, route_capacity, threads, vtcm_bytes)
+        shape = record.shape
+        return ExactOperator.bytes_for(shape.hidden, shape.ffn, route_capacity, threads, profile_name, vtcm_bytes)
 
     @staticmethod
     def most_steps(record: RecordClass, route_capacity: int, slots: int, records: int, *, vtcm_bytes: int) -> int:

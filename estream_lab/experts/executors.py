@@ -59,7 +59,7 @@ def exact(
         "exact",
         profile(profile_name).name,
         partial(ExactKernel, profile_name=profile_name, vtcm_bytes=vtcm_bytes, steps=recorder),
-        partial(ExactKernel.bytes_for, vtcm_bytes=vtcm_bytes),
+        partial(ExactKernel.bytes_for, profile_name=profile_name, vtcm_bytes=vtcm_bytes),
         steps=recorder,
         most_steps=partial(ExactKernel.most_steps, vtcm_bytes=vtcm_bytes) if steps else None,
     )

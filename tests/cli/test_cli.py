@@ -311,3 +311,33 @@ def test_interrupting_a_pack_says_what_is_kept(tmp_path: Path) -> None:
     assert "whole layers are kept in" in process.stderr and "Traceback" not in process.stderr
     assert (tmp_path / "m.estream.partial" / "pack.json").exists()
     assert not (tmp_path / "m.estream").exists()
+
+
+def test_prefill_under_the_devices_arithmetic(estream: Run, store: str, tmp_path: Path) -> None:
+    steps = tmp_path / "steps.json"
+    given = ("prefill", store, "--tokens", TOKENS, "--executor", "exact")
+    status, out, _ = estream(*given, "--profile", "hmx_v73_g4", "--steps", str(steps))
+    assert status == 0 and "exact (hmx_v73_g4)" in out and str(steps) in out
+    units = {event["name"] for event in json.loads(steps.read_text())["traceEvents"] if event.get("ph") == "X"}
+    assert {"gather", "fetch gate and up", "decode down", "matmul gate and up", "swiglu gate and up"} <= units
+    hashes = {
+        json.loads(estream(*given, "--json", *more)[1])["logits_sha256"]
+        for more in ((), ("--profile", "hmx_v75_g8"), ("--vtcm", "300KiB"))
+    }
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--profile", "ieee_fp32"), "the host executor has no numerics profile"),
+        (("--steps", "steps.json"), "the host executor has no record of steps"),
+        (("--executor", "exact", "--vtcm", "1KiB"), "the region activations takes"),
+        (("--vtcm", "8MiB"), "the host executor has no VTCM capacity"),
+    ],
+)
+def test_what_an_executor_does_not_have_is_one_sentence(
+    estream: Run, store: str, arguments: tuple[str, ...], message: str
+) -> None:
+    status, out, err = estream("prefill", store, "--tokens", TOKENS, *arguments)
+    assert status != 0 and not out and message in err and err.count("\n") == 1 and "Traceback" not in err

@@ -10,9 +10,13 @@ from estream_lab.kernels.layout import (
     fast_decode_strips,
     pack_f32,
     pack_q4_32x32,
+    pack_tiles,
+    pack_weight_tiles,
     projection_bytes,
+    tile_element,
     unpack_f32,
     unpack_q4_32x32,
+    unpack_tiles,
 )
 
 SIZES = st.tuples(st.integers(1, 4).map(lambda n: 32 * n), st.integers(1, 5).map(lambda n: 32 * n), st.integers(0, 9))
@@ -98,3 +102,30 @@ def test_refuses_unknown_layouts_short_buffers_and_foreign_scales() -> None:
         unpack_q4_32x32(pack_q4_32x32(q, d)[:-1], 32, 64)
     with pytest.raises(ValueError, match="do not fit"):
         pack_q4_32x32(q, d[:, :1])
+
+
+def test_tiles_hold_each_element_where_the_formula_says() -> None:
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(0, 1 << 16, (96, 64)).astype(np.uint16)
+    tiles, weights = pack_tiles(matrix), pack_weight_tiles(matrix)
+    assert tiles.nbytes == weights.nbytes == matrix.nbytes
+    for i, j in rng.integers(0, (96, 64), (300, 2)):
+        # Activations (rows x K): row tile by row tile. Byte (i/2) * 128 + j * 4 + (i mod 2) * 2 within a tile.
+        tile = (i // 32) * 2 + j // 32
+        at = 2048 * tile + (i % 32 // 2) * 128 + (j % 32) * 4 + (i % 2) * 2
+        assert tile_element(i % 32, j % 32) == at % 2048
+        assert int.from_bytes(tiles[at : at + 2].tobytes(), "little") == matrix[i, j]
+        # Weights (N outputs, K inputs): strip of 32 outputs, K tile; element (k, output) of the tile.
+        at = 2048 * ((i // 32) * 2 + j // 32) + (j % 32 // 2) * 128 + (i % 32) * 4 + (j % 2) * 2
+        assert int.from_bytes(weights[at : at + 2].tobytes(), "little") == matrix[i, j]
+    assert np.array_equal(unpack_tiles(tiles, 96, 64), matrix)
+    assert sorted(tile_element(i, j) for i in range(32) for j in range(32)) == list(range(0, 2048, 2))
+
+
+@pytest.mark.parametrize("shape", [(32, 33), (31, 32), (0, 32)])
+def test_tiles_of_other_sizes_are_refused(shape: tuple[int, int]) -> None:
+    for pack in (pack_tiles, pack_weight_tiles):
+        with pytest.raises(ValueError, match="multiples of 32"):
+            pack(np.zeros(shape, np.uint16))
+    with pytest.raises(ValueError, match="take 4096 bytes, not 2048"):
+        unpack_tiles(np.zeros(2048, np.uint8), 32, 64)

@@ -1,19 +1,26 @@
 """The matrix unit: products of fp16 tiles, accumulated as a numerics profile says (docs/numerics.md).
 
-Operands are taken apart once, into signed significands and exponents. Then each row of activations meets each strip of
-32 weight columns: the accumulators of a strip lie side by side, so that the compiler can work on them as vectors.
+Operands are taken apart once, into signed significands and exponents. Then each row of activations meets some strips of
+weight columns: their accumulators lie side by side, so that the compiler can work on them as vectors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.exact.accumulate import add_products
+from estream_lab.kernels.exact.accumulate import group_adder
 from estream_lab.kernels.exact.arrays import F32, I16, I32, U16, U32, Integer
 from estream_lab.kernels.exact.half import half_code, half_of_single, operands, value
 from estream_lab.kernels.exact.profiles import Profile, profile
 from estream_lab.kernels.layout import STRIP, TILE_BYTES, pack_tiles, pack_weight_tiles, unpack_tiles
+
+MOST_STRIPS = 4
+"""Strips whose accumulators lie side by side: the longer the rows, the less a loop's beginning counts."""
+
+MOST_COLUMNS = MOST_STRIPS * STRIP
 
 _TILE = TILE_BYTES // 2  # halfwords
 _FRACTION_BITS = 22
@@ -24,26 +31,43 @@ class Operands:
 
     Args:
         depth: the largest K.
+        chosen: the numerics profile.
     """
 
-    def __init__(self, depth: int) -> None:
-        self.weight_m, self.weight_e = np.empty((2, depth, STRIP), np.int16)  # (K, 32) each; 16 m
-        self.used = np.empty((depth // 4, STRIP), np.int32)  # (K / group, 32)
-        self.weight_value = np.empty((depth, STRIP), np.float32)  # (K, 32)
-        self.row_m, self.row_e = np.empty((2, depth), np.int16)  # (K,) each
-        self.row_value = np.empty(depth, np.float32)  # (K,)
-        self.lanes = np.empty((4, STRIP), np.int32)  # accumulators, and what `add_products` needs
-        self.sum = np.empty(STRIP, np.float32)  # (32,)
+    def __init__(self, depth: int, chosen: Profile) -> None:
+        # an int16 significand and exponent, or one float32: four bytes each
+        self.weights = np.empty(depth * MOST_COLUMNS, np.float32)
+        self.rows = np.empty(depth, np.float32)
+        self.used = np.empty(depth // chosen.group * MOST_COLUMNS if chosen.block_floating else 0, np.int32)
+        self.lanes = np.empty(4 * MOST_COLUMNS, np.int32)
 
     @staticmethod
-    def bytes_for(depth: int) -> int:
-        """`nbytes` for this K."""
-        return STRIP * depth * (2 + 2 + 1 + 4) + 8 * depth + 4 * 5 * STRIP
+    def bytes_for(depth: int, chosen: Profile) -> int:
+        """`nbytes` for this K and profile."""
+        used = depth // chosen.group * MOST_COLUMNS if chosen.block_floating else 0
+        return 4 * (depth * (MOST_COLUMNS + 1) + used + 4 * MOST_COLUMNS)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
         return sum(array.nbytes for array in vars(self).values())
+
+    def block_floating(self, depth: int, columns: int, group: int) -> tuple[I16, I16, I32, I16, I16, I32]:
+        """Views for a product: weights (K, columns) 16 m and e, used (K / group, columns), a row (K,) m and e, lanes.
+
+        Lanes are (4, columns): accumulators' S and X, and two that `add_products` needs.
+        """
+        m, e = self.weights.view(np.int16)[: 2 * depth * columns].reshape(2, depth, columns)
+        row_m, row_e = self.rows.view(np.int16)[: 2 * depth].reshape(2, depth)
+        return m, e, self.used[: depth // group * columns].reshape(-1, columns), row_m, row_e, self._lanes(columns)
+
+    def single(self, depth: int, columns: int) -> tuple[F32, F32, F32]:
+        """Views for a product: weights (K, columns), a row (K,), sums (columns,)."""
+        weights = self.weights[: depth * columns].reshape(depth, columns)
+        return weights, self.rows[:depth], self._lanes(columns)[0].view(np.float32)
+
+    def _lanes(self, columns: int) -> I32:
+        return self.lanes[: 4 * columns].reshape(4, columns)
 
 
 _SIGNIFICAND, _EXPONENT = operands()  # (65536,) int16 each
@@ -76,25 +100,25 @@ def matmul(a: U16, b: U16, profile_name: str) -> U16:
     out = np.zeros((len(padded), columns), np.uint16)
     tiles = pack_tiles(out).view(np.uint16)
     activations, weights = pack_tiles(padded).view(np.uint16), pack_weight_tiles(b).view(np.uint16)
-    room = Operands(depth)
-    for strip in range(columns // STRIP):
-        multiply_strip(activations, weights, tiles, rows, depth, strip, strip, columns, chosen, room)
+    room = Operands(depth, chosen)
+    for strip in range(0, columns // STRIP, MOST_STRIPS):
+        strips = range(strip, min(strip + MOST_STRIPS, columns // STRIP))
+        multiply_strips(activations, weights, tiles, rows, depth, strips, columns, chosen, room)
     return unpack_tiles(tiles.view(np.uint8), len(padded), columns)[:rows]
 
 
-def multiply_strip(
+def multiply_strips(
     activations: U16,
     weights: U16,
     out: U16,
     rows: int,
     depth: int,
-    weight_strip: int,
-    out_strip: int,
+    strips: range,
     out_columns: int,
     chosen: Profile,
     room: Operands,
 ) -> None:
-    """One strip of 32 output columns for all rows.
+    """Some strips of 32 output columns for all rows.
 
     Args:
         activations: halfwords of activation tiles (rows x depth), row tile by row tile.
@@ -102,25 +126,24 @@ def multiply_strip(
         out: halfwords of output tiles (rows x out_columns), row tile by row tile.
         rows: of the product; rows of the last row tile beyond it are left alone.
         depth: K.
-        weight_strip, out_strip: which strip of the weights goes to which of the output.
+        strips: which, in weights and output: neighbours, at most `MOST_STRIPS`.
         out_columns: of a row of output tiles.
-        chosen: the numerics profile.
-        room: scratch of this thread.
+        chosen: the numerics profile. room: scratch of this thread, made for it.
     """
-    first = weight_strip * depth * STRIP
-    strip = weights[first : first + depth * STRIP]
+    columns, first = len(strips) * STRIP, strips.start
+    tiles = weights[first * depth * STRIP : strips.stop * depth * STRIP]
     if chosen.block_floating:
-        take_strip(strip, depth, chosen.group, _SIGNIFICAND, _EXPONENT, room.weight_m, room.weight_e, room.used)
-        _multiply_groups(
-            activations, out, rows, depth, out_strip, out_columns, chosen.group, chosen.least_exponent, chosen.largest,
-            _SIGNIFICAND, _EXPONENT, room.weight_m, room.weight_e, room.used, room.row_m, room.row_e, room.lanes,
+        m, e, used, row_m, row_e, lanes = room.block_floating(depth, columns, chosen.group)
+        take_strips(tiles, chosen.group, _SIGNIFICAND, _EXPONENT, m, e, used)
+        _MULTIPLY[chosen.group](
+            activations, out, rows, first, out_columns, chosen.least_exponent, chosen.largest, _SIGNIFICAND, _EXPONENT,
+            m, e, used, row_m, row_e, lanes,
         )  # fmt: skip
     else:
-        take_values(strip, depth, _VALUE, room.weight_value)
-        _multiply_fp32(
-            activations, out, rows, depth, out_strip, out_columns, chosen.largest, _VALUE, room.weight_value,
-            room.row_value, room.sum, room.sum.view(np.uint32),
-        )  # fmt: skip
+        values, row, total = room.single(depth, columns)
+        take_values(tiles, _VALUE, values)
+        bits = total.view(np.uint32)
+        _multiply_fp32(activations, out, rows, first, out_columns, chosen.largest, _VALUE, values, row, total, bits)
 
 
 @compiled
@@ -130,23 +153,31 @@ def _tile_row(row: int, column_tile: int, columns: int) -> int:
 
 
 @compiled
-def take_strip(tiles: U16, depth: int, size: int, m: I16, e: I16, out_m: I16, out_e: I16, used: I32) -> None:
-    """Take a strip of weight tiles apart: (depth, 32) 16 m and e, and which groups of `size` aren't all zero."""
+def take_strips(tiles: U16, size: int, m: I16, e: I16, out_m: I16, out_e: I16, used: I32) -> None:
+    """Take strips of weight tiles apart: (K, columns) 16 m and e; `used` is -1 where a group isn't all zero."""
+    depth, columns = out_m.shape
+    used[:] = 0
     for k in range(depth):
-        at = _tile_row(k, 0, STRIP)
-        for j in range(STRIP):
-            code = tiles[at + 2 * j]
+        for j in range(columns):
+            code = tiles[_weight(k, j, depth)]
             out_m[k, j], out_e[k, j] = 16 * m[code], e[code]
-            used[k // size, j] = out_m[k, j] if k % size == 0 else used[k // size, j] | out_m[k, j]
+            if m[code] != 0:
+                used[k // size, j] = -1
 
 
 @compiled
-def take_values(tiles: U16, depth: int, values: F32, out: F32) -> None:
-    """Take a strip of weight tiles as (depth, 32) float32."""
+def take_values(tiles: U16, values: F32, out: F32) -> None:
+    """Take strips of weight tiles as (K, columns) float32."""
+    depth, columns = out.shape
     for k in range(depth):
-        at = _tile_row(k, 0, STRIP)
-        for j in range(STRIP):
-            out[k, j] = values[tiles[at + 2 * j]]
+        for j in range(columns):
+            out[k, j] = values[tiles[_weight(k, j, depth)]]
+
+
+@compiled
+def _weight(k: int, j: int, depth: int) -> int:
+    """Halfword of weight (k, column j) among strips of so many inputs."""
+    return j // STRIP * depth * STRIP + _tile_row(k, 0, STRIP) + 2 * (j % STRIP)
 
 
 @compiled
@@ -172,48 +203,55 @@ def store(significand: Integer, exponent: Integer, largest: int) -> Integer:
     return code if code & 0x7FFF else 0
 
 
-@compiled
-def _multiply_groups(
-    activations: U16, out: U16, rows: int, depth: int, strip: int, columns: int, size: int, least: int, largest: int,
-    m: I16, e: I16, weight_m: I16, weight_e: I16, used: I32, row_m: I16, row_e: I16, lanes: I32,
-) -> None:  # fmt: skip
-    """The strip's columns for all rows, products in groups of `size`."""
-    significand, exponent = lanes[0], lanes[1]
-    for row in range(rows):
-        _take_row(activations, row, depth, m, e, row_m, row_e)
-        for j in range(STRIP):
-            significand[j], exponent[j] = 0, least
-        for k in range(0, depth, size):
-            any_row = 0
-            for i in range(k, k + size):
-                any_row |= row_m[i]
-            if any_row:  # else the group is passed over
-                add_products(
-                    row_m, row_e, weight_m, weight_e, used[k // size], k, size, np.int32(least), significand, exponent,
-                    lanes[2], lanes[3],
-                )  # fmt: skip
-        at = _tile_row(row, strip, columns)
-        for j in range(STRIP):
-            out[at + 2 * j] = store(significand[j], exponent[j], largest)
+def _multiplier(size: int) -> Callable[..., None]:
+    """The product for groups of `size`."""
+    add_products = group_adder(size)
+
+    @compiled
+    def multiply_groups(
+        activations: U16, out: U16, rows: int, first_strip: int, out_columns: int, least: int, largest: int, m: I16,
+        e: I16, weight_m: I16, weight_e: I16, used: I32, row_m: I16, row_e: I16, lanes: I32,
+    ) -> None:  # fmt: skip
+        significand, exponent, depth = lanes[0], lanes[1], len(row_m)
+        for row in range(rows):
+            _take_row(activations, row, depth, m, e, row_m, row_e)
+            significand[:], exponent[:] = 0, least
+            for k in range(0, depth, size):
+                any_row = 0
+                for i in range(k, k + size):
+                    any_row |= row_m[i]
+                if any_row:  # else the group is passed over
+                    add_products(
+                        row_m, row_e, weight_m, weight_e, used[k // size], k, np.int32(least), significand, exponent,
+                        lanes[2], lanes[3],
+                    )  # fmt: skip
+            for j in range(len(significand)):
+                at = _tile_row(row, first_strip + j // STRIP, out_columns) + 2 * (j % STRIP)
+                out[at] = store(significand[j], exponent[j], largest)
+
+    return multiply_groups
 
 
 @compiled
 def _multiply_fp32(
-    activations: U16, out: U16, rows: int, depth: int, strip: int, columns: int, largest: int, values: F32,
-    weight: F32, row_value: F32, total: F32, total_bits: U32,
+    activations: U16, out: U16, rows: int, first_strip: int, out_columns: int, largest: int, values: F32, weight: F32,
+    row_value: F32, total: F32, total_bits: U32,
 ) -> None:  # fmt: skip
-    """The strip's columns for all rows, each sum in fp32 over ascending K; the products are exact."""
+    """Each sum in fp32 over ascending K; the products are exact."""
+    depth, columns = weight.shape
     for row in range(rows):
         _take_row_values(activations, row, depth, values, row_value)
-        for j in range(STRIP):
-            total[j] = np.float32(0)
+        total[:] = 0
         for k in range(0, depth, 8):  # eight at a time: a loop over columns that the compiler makes vectors of
-            for j in range(STRIP):
+            for j in range(columns):
                 partial = total[j]
                 for i in range(k, k + 8):
                     partial += row_value[i] * weight[i, j]
                 total[j] = partial
-        at = _tile_row(row, strip, columns)
-        for j in range(STRIP):
+        for j in range(columns):
             code = half_of_single(np.int64(total_bits[j]), largest)
-            out[at + 2 * j] = code if code & 0x7FFF else 0
+            at = _tile_row(row, first_strip + j // STRIP, out_columns) + 2 * (j % STRIP)
+            out[at] = code if code & 0x7FFF else 0
+
+
+_MULTIPLY = {size: _multiplier(size) for size in (4, 8)}

@@ -16,7 +16,7 @@ from estream_lab.kernels.arrays import as_input, as_output
 from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16
 from estream_lab.kernels.exact.decode import check_blocks, decode_blocks
 from estream_lab.kernels.exact.elementwise import VALUES, gather_tiles, scatter_tiles, swiglu_tiles
-from estream_lab.kernels.exact.matmul import Operands, multiply_strip
+from estream_lab.kernels.exact.matmul import MOST_STRIPS, Operands, multiply_strips
 from estream_lab.kernels.exact.profiles import profile
 from estream_lab.kernels.exact.silu import silu_table
 from estream_lab.kernels.host.threads import run_shares, threads
@@ -51,7 +51,7 @@ class ExactOperator:
         self._vtcm = np.zeros(self.plan.used_bytes, np.uint8)
         self._regions = {r.name: self._vtcm[r.offset : r.end] for r in self.plan.regions}
         self._regions["silu"].view(np.uint16)[:] = silu_table()
-        self._room = [Operands(max(hidden, ffn)) for _ in range(threads())]
+        self._room = [Operands(max(hidden, ffn), self.profile) for _ in range(threads())]
         self._steps = lru_cache(maxsize=64)(partial(steps, self.plan))
 
     @property
@@ -60,14 +60,14 @@ class ExactOperator:
         return self._vtcm.nbytes + sum(room.nbytes for room in self._room)
 
     @staticmethod
-    def bytes_for(hidden: int, ffn: int, max_rows: int, threads: int, vtcm_bytes: int) -> int:
+    def bytes_for(hidden: int, ffn: int, max_rows: int, threads: int, profile_name: str, vtcm_bytes: int) -> int:
         """`nbytes` of an operator of this size.
 
         Raises:
-            EStreamError: a shape that doesn't fit the capacity.
+            EStreamError: no such profile, or a shape that doesn't fit the capacity.
         """
         plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
-        return plan.used_bytes + threads * Operands.bytes_for(max(hidden, ffn))
+        return plan.used_bytes + threads * Operands.bytes_for(max(hidden, ffn), profile(profile_name))
 
     @staticmethod
     def most_steps(hidden: int, ffn: int, max_rows: int, vtcm_bytes: int, slots: int, records: int) -> int:
@@ -151,8 +151,8 @@ class ExactOperator:
             gather_tiles(bits, token, step.first_row, step.rows, self.hidden, self._codes(step.writes[0]))
         elif step.kind == "matmul":
             operand, *weights, _ = step.reads
-            for decoded, output in zip(weights, step.writes, strict=True):
-                self._multiply(step, self._codes(operand), self._codes(decoded), self._codes(output))
+            pairs = [(self._codes(w), self._codes(out)) for w, out in zip(weights, step.writes, strict=True)]
+            self._multiply(step, self._codes(operand), pairs)
         elif step.kind == "swiglu":
             gate, up, table = (self._codes(access) for access in step.reads)
             tiles = self._regions["swiglu"].view(np.uint16)
@@ -190,23 +190,16 @@ class ExactOperator:
 
         run_shares(share, blocks, threads())
 
-    def _multiply(self, step: Step, operand: U16, weights: U16, out: U16) -> None:
+    def _multiply(self, step: Step, operand: U16, pairs: list[tuple[U16, U16]]) -> None:
+        """The products of one step, gate and up side by side."""
         depth = self.hidden if step.projection == "gate_up" else self.ffn
-        strips = step.columns // STRIP
+        strips, workers = step.columns // STRIP, min(threads(), len(self._room))
+        cuts = max(-(-strips // MOST_STRIPS), min(strips, -(-workers // len(pairs))))
+        tasks = [(*p, range(strips * i // cuts, strips * (i + 1) // cuts)) for p in pairs for i in range(cuts)]
 
         def share(index: int, shares: int, worker: int) -> None:
-            for strip in range(strips * index // shares, strips * (index + 1) // shares):
-                multiply_strip(
-                    operand,
-                    weights,
-                    out,
-                    step.rows,
-                    depth,
-                    strip,
-                    strip,
-                    step.columns,
-                    self.profile,
-                    self._room[worker],
-                )
+            for weights, out, some in tasks[len(tasks) * index // shares : len(tasks) * (index + 1) // shares]:
+                room = self._room[worker]
+                multiply_strips(operand, weights, out, step.rows, depth, some, step.columns, self.profile, room)
 
-        run_shares(share, strips, min(threads(), len(self._room)))
+        run_shares(share, len(tasks), workers)

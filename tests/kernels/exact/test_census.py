@@ -1,4 +1,4 @@
-"""The numba kernels and their twin in plain NumPy, written by another hand: equal bit for bit, over a counted census."""
+"""The numba kernels and their twin in plain NumPy, written by another hand: equal bit for bit, over a census."""
 
 from collections.abc import Iterator
 

@@ -76,7 +76,7 @@ def test_the_capacity_changes_no_bit(bank: Bank) -> None:
 
 def test_memory_is_what_was_foretold() -> None:
     operator = ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", VTCM)
-    assert operator.nbytes == ExactOperator.bytes_for(HIDDEN, FFN, ROWS, len(operator._room), VTCM)
+    assert operator.nbytes == ExactOperator.bytes_for(HIDDEN, FFN, ROWS, len(operator._room), "hmx_v75_g8", VTCM)
     assert operator.nbytes > operator.plan.used_bytes
 
 

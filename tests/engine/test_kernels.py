@@ -29,3 +29,22 @@ assert not any(before.values()) and sum(opened.values()) >= 7, (before, opened)
 def test_everything_is_compiled_when_an_engine_is_open(store_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", CODE, str(store_path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+EXACT = """
+import sys
+from numba.core import event
+from estream_lab.engine import PrefillEngine
+
+for profile in ("ieee_fp32", "hmx_v73_g4", "hmx_v75_g8"):
+    with PrefillEngine.open(sys.argv[1], executor="exact", profile=profile, group_size=3, banks=2) as engine:
+        with event.install_recorder("numba:compile") as compiled:
+            engine.prefill([1, 2, 3, 4, 5], positions="all")
+            engine.prefill(list(range(70)), want="logprobs")
+        assert not compiled.buffer, (profile, compiled.buffer)
+"""
+
+
+def test_the_exact_executor_is_compiled_when_its_engine_is_open(store_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", EXACT, str(store_path)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 """A trace made by hand, and the paper-like worked example of a binding."""
 
 import base64
+import json
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,9 @@ def _listed(value: Any) -> Any:
 def drawn(explorer: Explorer) -> dict[str, object]:
     """What an explorer's live figure is to show: its last picture, whose title stands above it."""
     return plain(go.Figure(lean(explorer.last.figure)[1]))
+
+
+def same(explorer: Explorer) -> bool:
+    """Whether the live figure shows the last picture; JSON has a null for each gap of a heat map."""
+    shown, wanted = explorer.live.shown, go.Figure(lean(explorer.last.figure)[1])
+    return bool(json.loads(shown.to_json()) == json.loads(wanted.to_json()))

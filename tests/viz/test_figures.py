@@ -15,6 +15,7 @@ from . import test_bubble_figures as pipeline
 from . import test_compaction_figures as bound
 from . import test_protocol_figures as protocol
 from . import test_routing_figures as routing
+from . import test_tile_figures as tiles
 from .hand_made import PLACEMENT, PROVENANCE, ROUTES, binding, trace
 
 
@@ -62,6 +63,7 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {
     **bound.DRAWN,
     **protocol.DRAWN,
     **routing.DRAWN,
+    **tiles.DRAWN,
 }
 
 

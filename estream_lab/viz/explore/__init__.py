@@ -3,9 +3,21 @@
 `base.Explorer` is what they share; its module says how a new one is made.
 """
 
+from estream_lab.viz.explore.accumulator import AccumulatorExplorer
 from estream_lab.viz.explore.base import Explorer, Picture
 from estream_lab.viz.explore.compaction import CompactionExplorer
 from estream_lab.viz.explore.pipeline import Choice, PipelineExplorer, explore
 from estream_lab.viz.explore.routing import RoutingExplorer
+from estream_lab.viz.explore.tiling import TilingExplorer
 
-__all__ = ["Choice", "CompactionExplorer", "Explorer", "Picture", "PipelineExplorer", "RoutingExplorer", "explore"]
+__all__ = [
+    "AccumulatorExplorer",
+    "Choice",
+    "CompactionExplorer",
+    "Explorer",
+    "Picture",
+    "PipelineExplorer",
+    "RoutingExplorer",
+    "TilingExplorer",
+    "explore",
+]

@@ -3,9 +3,11 @@
 They read on light and dark pages alike: no background of their own, grey text, colours that the colour-blind can tell.
 """
 
+from estream_lab.viz.figures.accumulator import accumulator_group, accumulator_table
 from estream_lab.viz.figures.bound_route import bound_route
 from estream_lab.viz.figures.bubbles import bubble_bars, bubble_timeline
 from estream_lab.viz.figures.compaction import compaction
+from estream_lab.viz.figures.decoded import decode_outcomes, decode_table
 from estream_lab.viz.figures.distance import distances
 from estream_lab.viz.figures.equality import equality_table
 from estream_lab.viz.figures.idle import idle_bars
@@ -20,17 +22,25 @@ from estream_lab.viz.figures.router import router_scores, weight_sums
 from estream_lab.viz.figures.routes import load_curves, route_load, routes_heatmap
 from estream_lab.viz.figures.skew import skew_bars
 from estream_lab.viz.figures.slots import slot_states
+from estream_lab.viz.figures.step_diagram import step_diagram
 from estream_lab.viz.figures.steps import step_timeline
+from estream_lab.viz.figures.tile_plan import tile_plan
+from estream_lab.viz.figures.tiles import packed_layout, tile_layout
 from estream_lab.viz.figures.timeline import timeline
 from estream_lab.viz.figures.touched import touched_curve
+from estream_lab.viz.figures.vtcm_map import vtcm_map
 
 __all__ = [
+    "accumulator_group",
+    "accumulator_table",
     "attempts_table",
     "bound_route",
     "bubble_bars",
     "bubble_timeline",
     "capacity_panels",
     "compaction",
+    "decode_outcomes",
+    "decode_table",
     "distances",
     "equality_table",
     "explored_table",
@@ -38,6 +48,7 @@ __all__ = [
     "load_curves",
     "memory_bars",
     "next_tokens",
+    "packed_layout",
     "padding_bars",
     "placement_map",
     "read_bars",
@@ -49,8 +60,12 @@ __all__ = [
     "run_memory",
     "skew_bars",
     "slot_states",
+    "step_diagram",
     "step_timeline",
+    "tile_layout",
+    "tile_plan",
     "timeline",
     "touched_curve",
+    "vtcm_map",
     "weight_sums",
 ]

@@ -81,8 +81,12 @@ def decode_blocks(packed: U8, tiles: U16, begin: int, end: int) -> None:
         for j in range(STRIP):
             at = first + _NIBBLE_BYTES + 2 * j
             scale = np.int64(packed[at]) | np.int64(packed[at + 1]) << 8
-            for q in range(16):
-                codes[q] = weight_code(scale, q)
+            codes[8] = scale & 0x8000
+            for q in range(8):  # 8 + (8 - q) is the same weight with the other sign
+                code = weight_code(scale, q)
+                codes[q] = code
+                if q > 0:
+                    codes[16 - q] = code ^ 0x8000
             for k in range(STRIP):
                 byte = np.int64(packed[first + 128 * (k // 8) + 4 * j + k % 4])
                 code = codes[byte & 15 if k % 8 < 4 else byte >> 4]

@@ -81,21 +81,20 @@ def _swiglu_codes(gate: U16, up: U16, table: U16, out: U16) -> None:
 
 
 @compiled
-def gather_tiles(x: U32, token: I32, first: int, rows: int, hidden: int, tiles: U16) -> None:
-    """Rows token[first : first + rows] of x, as fp16 tiles; rows that fill up the last row tile are zero.
+def gather_tiles(x: U32, token: I32, rows: int, hidden: int, tiles: U16, begin: int, end: int) -> None:
+    """Rows begin..end of the tiles: row i is row token[i] of x in fp16, and zero where i is not below `rows`.
 
     Args:
         x: (T * H,) uint32, bits of float32.
-        token: (n,) int32.
+        token: int32, one for each of the rows.
         tiles: halfwords of activation tiles.
     """
-    padded = (rows + STRIP - 1) // STRIP * STRIP
-    for row in range(padded):
+    for row in range(begin, end):
         at = row // STRIP * (hidden // STRIP) * _TILE + row % STRIP // 2 * 64 + row % 2
         for h in range(hidden):
             place = at + h // STRIP * _TILE + h % STRIP * 2
             if row < rows:
-                tiles[place] = half_of_single(np.int64(x[token[first + row] * hidden + h]), IEEE_LARGEST)
+                tiles[place] = half_of_single(np.int64(x[token[row] * hidden + h]), IEEE_LARGEST)
             else:
                 tiles[place] = 0
 

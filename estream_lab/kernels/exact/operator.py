@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from estream_lab.kernels.arrays import as_input, as_output
-from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16
+from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16, U32
 from estream_lab.kernels.exact.decode import check_blocks, decode_blocks
 from estream_lab.kernels.exact.elementwise import VALUES, gather_tiles, scatter_tiles, swiglu_tiles
 from estream_lab.kernels.exact.matmul import MOST_STRIPS, Operands, multiply_strips
@@ -147,8 +147,7 @@ class ExactOperator:
             for packed, decoded in zip(step.reads, step.writes, strict=True):
                 self._decode(self._bytes(packed), self._codes(decoded))
         elif step.kind == "gather":
-            bits = x.view(np.uint32).reshape(-1)
-            gather_tiles(bits, token, step.first_row, step.rows, self.hidden, self._codes(step.writes[0]))
+            self._gather(step, x.view(np.uint32).reshape(-1), token[step.first_row :], self._codes(step.writes[0]))
         elif step.kind == "matmul":
             operand, *weights, _ = step.reads
             pairs = [(self._codes(w), self._codes(out)) for w, out in zip(weights, step.writes, strict=True)]
@@ -181,6 +180,15 @@ class ExactOperator:
             panel = plane[first : first + access.bytes]
             check_blocks(panel)
             self._bytes(access)[:] = panel
+
+    def _gather(self, step: Step, x: U32, token: I32, tiles: U16) -> None:
+        rows = len(tiles) // self.hidden  # whole tiles
+
+        def share(index: int, shares: int, worker: int) -> None:
+            begin, end = rows * index // shares, rows * (index + 1) // shares
+            gather_tiles(x, token, step.rows, self.hidden, tiles, begin, end)
+
+        run_shares(share, rows, threads())
 
     def _decode(self, packed: U8, tiles: U16) -> None:
         blocks = len(packed) // BLOCK_BYTES

@@ -56,8 +56,8 @@ class TilingExplorer(Explorer):
                 "shape": shape,
                 "records": named(widgets.IntSlider(256, 1, MOST_RECORDS), "records"),
                 "rows": _tiles(256, MOST_ROWS, "rows M"),
-                "ffn_columns": _tiles(128, min(MOST_COLUMNS, ffn), "FFN Nf"),
-                "hidden_columns": _tiles(128, min(MOST_COLUMNS, hidden), "hidden Nd"),
+                "ffn_columns": _tiles(64, min(MOST_COLUMNS, ffn), "FFN Nf"),
+                "hidden_columns": _tiles(64, min(MOST_COLUMNS, hidden), "hidden Nd"),
                 "capacity": named(widgets.SelectionSlider(options=sizes, value=capacity), "VTCM"),
                 "share": named(widgets.IntSlider(0, 0, 100, step=5), "window %"),
             }

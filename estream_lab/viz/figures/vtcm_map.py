@@ -36,7 +36,7 @@ LIMIT = COLOURS["wait"]
 """Of a region that does not fit."""
 
 REGION_ROW = 25  # px
-MOST_PLACES = 72
+MOST_PLACES = 48
 """Places that are drawn at a time."""
 
 SPACE = "\u2002"

@@ -24,7 +24,7 @@ def test_it_offers_the_five_published_shapes_and_starts_with_a_plan_that_fits() 
     shapes = list(TilingExplorer({"kind": "computed"}).controls["shape"].options)
     assert shapes == list(SHAPES) and len(shapes) == 5
     assert all(f"H {hidden}, F {ffn}" in name for name, (hidden, ffn) in SHAPES.items())
-    assert "4.4 MiB of 8.0 MiB" in TilingExplorer({"kind": "computed"}).line.value
+    assert "3.0 MiB of 8.0 MiB" in TilingExplorer({"kind": "computed"}).line.value
 
 
 def test_the_line_tells_the_plan_and_the_planners_own(explorer: TilingExplorer) -> None:
@@ -79,4 +79,4 @@ def test_two_row_tiles_are_drawn_and_the_line_says_so(explorer: TilingExplorer) 
 def test_the_static_figure_tells_its_settings(explorer: TilingExplorer) -> None:
     set_to(explorer, records=7, rows=32)
     subtitle = explorer.figure.layout.title.subtitle.text
-    assert subtitle.startswith("small: H 128, F 192, 7 records, M=32 Nf=128 Nd=128, 1.0 MiB<br>computed")
+    assert subtitle.startswith("small: H 128, F 192, 7 records, M=32 Nf=64 Nd=64, 1.0 MiB<br>computed")

@@ -1,0 +1,111 @@
+"""Lesson 03 as a reader gets it, and its figures computed once more by other means."""
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+
+from estream_lab.engine import PrefillEngine
+from estream_lab.kernels.vtcm import plan_tiles
+from estream_lab.notebooks import run
+from estream_lab.streaming import Store
+from estream_lab.streaming.pack import pack
+
+from .lessons import NOTEBOOKS, check_form
+
+LESSON = NOTEBOOKS / "03_tiled_swiglu.ipynb"
+SHIPPED = NOTEBOOKS.parent / "data" / "tiny_moe"
+TOKENS = 16  # of the exact run; fast = true
+H, F, M, NF, ND = 2048, 1024, 256, 128, 256
+FIGURES = 9
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    folder = tmp_path_factory.mktemp("lesson")
+    (result,) = run([LESSON], {"fast": True}, folder).notebooks
+    assert result.output_bytes < 400_000
+    return result.records, folder / LESSON.name
+
+
+@pytest.fixture(scope="module")
+def records(ran: tuple[dict[str, Any], Path]) -> dict[str, Any]:
+    return ran[0]
+
+
+def outputs(notebook: Path) -> list[Any]:
+    cells = nbformat.read(notebook, as_version=4).cells  # type: ignore[no-untyped-call]
+    return [output for cell in cells for output in cell.get("outputs", ())]
+
+
+def titles(notebook: Path) -> list[str]:
+    drawn = [output.get("data", {}).get("application/vnd.plotly.v1+json") for output in outputs(notebook)]
+    return [figure["layout"]["title"]["text"] for figure in drawn if figure]
+
+
+def test_it_has_the_form_of_a_lesson(ran: tuple[dict[str, Any], Path]) -> None:
+    check_form(LESSON)
+    assert len(titles(ran[1])) == FIGURES
+    assert [o for o in outputs(ran[1]) if "text/html" in o.get("data", {})] == []  # nothing that could load a script
+
+
+def test_elements_lie_where_the_formulas_say(ran: tuple[dict[str, Any], Path]) -> None:
+    records, notebook = ran
+    assert records["element"] == [5 * 32 + 12] * 2
+    for name in ("nibble", "scale"):
+        unpacked, read = records[name]
+        assert unpacked == read
+    assert "Element (5, 12) of a tile is at byte 306: 2 · 128 + 12 · 4 + 1 · 2" in titles(notebook)
+    start = (45 // 32 * 6 + 101 // 32) * 576  # six blocks of 32 inputs a strip
+    byte, scale = start + 4 * 13 + 1, start + 512 + 2 * 13
+    assert f"Weight (45, 101) is the high nibble of byte {byte:,}, its scale at byte {scale:,}" in titles(notebook)
+
+
+def test_regions_follow_each_other(records: dict[str, Any]) -> None:
+    panel = max(2 * NF * H, ND * F)  # weights of a gate and up panel, of a down panel
+    sizes = {"activations": 2 * M * H, "swiglu": 2 * M * F, "decoded0": 2 * panel, "decoded1": 2 * panel}
+    sizes |= {f"output{i}": 2 * M * max(NF, ND) for i in range(4)} | {"silu": 131072, "scale": 256}
+    sizes |= {f"compressed{i}": panel * 9 // 16 for i in range(2)}
+    offsets = np.cumsum([0, *sizes.values()])  # these sizes need no gaps
+    assert records["regions"] == {
+        name: [int(at), size] for (name, size), at in zip(sizes.items(), offsets, strict=False)
+    }
+
+
+def test_steps_and_waits_are_as_many_as_panels_make(records: dict[str, Any]) -> None:
+    panels = F // NF + H // ND
+    assert records["steps"] == [4 * panels + 1, 4 * panels - 2]  # the first two fetches and the gather wait for nothing
+
+
+def test_the_checker_is_silent_until_a_wait_is_taken_away(records: dict[str, Any]) -> None:
+    assert records["faults"] == []
+    assert any("decoded0: step 3 (decode gate_up 0" in fault for fault in records["faults_without_a_wait"])
+    assert all("step 6 (matmul gate_up 0" in fault for fault in records["faults_without_a_wait"])
+
+
+def test_too_little_memory_is_refused_with_the_region(records: dict[str, Any]) -> None:
+    left = (2 << 20) - 2 * M * H - 2 * M * F
+    expected = f"the region decoded0 takes {4 * NF * H:,} bytes, {left:,} of {2 << 20:,} bytes of VTCM are left"
+    assert expected in records["refusal"]
+
+
+def test_the_run_recorded_a_slot_for_each_expert_that_was_asked(
+    records: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("store") / "tiny.estream"
+    pack(SHIPPED / "checkpoint", path, progress=False)
+    prompt = np.frombuffer((SHIPPED / "heldout" / "text.txt").read_bytes()[:TOKENS], np.uint8)
+    with PrefillEngine.open(Store(path), executor="exact") as engine:
+        routes = engine.prefill(prompt).routes
+    plan = plan_tiles(192, 128, TOKENS, 300 << 10)
+    assert plan.rows == 32 and plan.ffn_panels > 1
+    slots = sum(len(set(layer.expert.tolist())) for layer in routes.values())
+    assert records["recorded_steps"] == slots * (4 * (plan.ffn_panels + plan.hidden_panels) + 1)  # one row tile each
+    assert records["tiles_change_no_bit"] is True
+
+
+def test_the_explorer_starts_on_a_plan_that_fits(records: dict[str, Any]) -> None:
+    assert records["chosen"]["capacity"] == 8 << 20
+    assert records["chosen"]["shape"] == "OLMoE: H 2048, F 1024"

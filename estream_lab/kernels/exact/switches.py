@@ -1,7 +1,8 @@
 """The device's arithmetic with each of its steps switched on by itself: what makes its results differ from exact ones.
 
 All switches off is float64 arithmetic, rounded once to float32 when a call's sum is added to y. All on is
-`ExactOperator`, bit for bit (`Switches.device`). Plain NumPy: to be read, and to attribute differences to steps.
+`ExactOperator`, bit for bit (`Switches.device`). To be read, and to attribute differences to steps: plain NumPy, but
+for float64 sums in a fixed order.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
+from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16
 from estream_lab.kernels.exact.decode import decode_q4
-from estream_lab.kernels.exact.half import value
+from estream_lab.kernels.exact.elementwise import VALUES
 from estream_lab.kernels.exact.matmul import matmul
 from estream_lab.kernels.exact.profiles import profile
 from estream_lab.kernels.exact.silu import silu_table
@@ -126,6 +128,11 @@ def _codes(x: F64) -> U16:
     return x.astype(np.float16).view(np.uint16)
 
 
+def _values(codes: U16) -> F64:
+    """What vector stages take codes for."""
+    return VALUES[codes].astype(np.float64)
+
+
 def _weights(projection: Weights, switches: Switches) -> F64:
     if not isinstance(projection, tuple):
         if not switches.quantise:
@@ -133,7 +140,7 @@ def _weights(projection: Weights, switches: Switches) -> F64:
             return to_half(wide) if switches.decode else wide
         projection = quantise_q4_0(projection)
     if switches.decode:
-        return value(decode_q4(*projection)).astype(np.float64)
+        return _values(decode_q4(*projection))
     return dequantise_q4_0(*projection).astype(np.float64)
 
 
@@ -149,15 +156,31 @@ def _expert(x: F64, gate: F64, up: F64, down: F64, switches: Switches) -> F64:
 def _product(a: F64, b: F64, accumulator: str | None) -> F64:
     """a @ b.T as the next vector stage takes it: codes beyond ± 65504 as that."""
     if accumulator is None:
-        return np.asarray(a @ b.T)
+        return _sums(a, b)
     if accumulator == STORED:
-        return to_half(a @ b.T)
-    return np.clip(value(matmul(_codes(a), _codes(b), accumulator)).astype(np.float64), -LARGEST, LARGEST)
+        return to_half(_sums(a, b))
+    return _values(matmul(_codes(a), _codes(b), accumulator))
+
+
+def _sums(a: F64, b: F64) -> F64:
+    """a @ b.T in float64, in one order on every computer: BLAS libraries choose theirs by processor and threads."""
+    out = np.zeros((len(a), len(b)))
+    _add_products(np.ascontiguousarray(a), np.ascontiguousarray(b.T), out)
+    return out
+
+
+@compiled
+def _add_products(a: F64, b: F64, out: F64) -> None:
+    """out += a @ b, ascending k."""
+    for row in range(len(a)):
+        for k in range(len(b)):
+            for j in range(b.shape[1]):
+                out[row, j] += a[row, k] * b[k, j]
 
 
 def _silu(gate: F64, by_table: bool) -> F64:
     if by_table:
-        return value(silu_table()[_codes(to_half(gate))]).astype(np.float64)
+        return _values(silu_table()[_codes(to_half(gate))])
     small = np.exp(-np.abs(gate))  # at most 1: nothing overflows
     return np.asarray(np.where(gate < 0, gate * small, gate) / (1 + small))
 

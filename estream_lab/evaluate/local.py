@@ -1,0 +1,61 @@
+"""Errors of variants of the arithmetic on equal inputs, layer by layer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab.evaluate.cases import OFF, Case
+from estream_lab.experts import Arena, Binding, RecordClass
+from estream_lab.experts.switched import arena_weights
+from estream_lab.kernels.exact.switches import Switches, Weights, switched_bank
+
+
+class LocalErrors:
+    """Takes what each layer's experts are called with (an `experts.switched.Watcher`) and runs every variant on it.
+
+    Args:
+        found: what is compared with what.
+        layers: of the model; each layer is one call.
+    """
+
+    def __init__(self, found: Sequence[Case], layers: int) -> None:
+        self._cases, self._layers = found, layers
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was seen so far: the next call is that of layer 0."""
+        self._calls = 0
+        self._difference = np.zeros((len(self._cases), self._layers))  # Σ (y - y_ref)²
+        self._size = np.zeros(self._layers)  # Σ y_off²
+
+    def see(self, x: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass) -> None:
+        """The next layer's inputs."""
+        layer = self._calls % self._layers
+        self._calls += 1
+        filled = np.diff(binding.offsets) > 0
+        experts = [
+            arena_weights(arena, record, int(slot)) if has_records else None
+            for slot, has_records in zip(binding.slot, filled, strict=True)
+        ]
+        variants = {OFF, *(s for case in self._cases for s in (case.switches, case.reference))}
+        made = {each: _output(x, binding, experts, each) for each in variants}
+        self._size[layer] += np.square(made[OFF]).sum()
+        for place, case in enumerate(self._cases):
+            self._difference[place, layer] += np.square(made[case.switches] - made[case.reference]).sum()
+
+    @property
+    def errors(self) -> list[NDArray[np.float64]]:
+        """Of each case, (L,): ‖y - y_ref‖ / ‖y_off‖ over all that was seen."""
+        return list(np.sqrt(self._difference / self._size))
+
+
+def _output(
+    x: NDArray[np.float32],
+    binding: Binding,
+    experts: list[tuple[Weights, Weights, Weights] | None],
+    switches: Switches,
+) -> NDArray[np.float64]:
+    y = np.zeros_like(x)  # (T, H)
+    switched_bank(x, y, binding.offsets, binding.token, binding.weight, experts, switches)
+    return y.astype(np.float64)

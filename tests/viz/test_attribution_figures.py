@@ -17,9 +17,10 @@ OUTLIER = Scaled("swiglu", 12, False, 1.8, {"fp16 operands": 0.6, "SiLU table": 
 
 def test_a_row_has_a_mark_for_its_worst_error_its_flips_and_its_bits() -> None:
     figure = attribution_rows({"as trained": FOUND, "renormalised": replace(FOUND, rows=(SAME, ROW, ROW))}, PROVENANCE)
-    errors, flips, bits, *others = figure.data
+    errors, flips, divergence, bits, *others = figure.data
     assert list(errors.x) == [0.07, None, 0.07]
     assert list(flips.x) == [1.5, 0, 1.5]
+    assert list(divergence.x) == [2e-3] * 3
     assert list(bits.x) == [3e-3] * 3 and list(bits.error_x.array) == [1e-3] * 3
     assert list(others[0].x) == [None, 0.07, 0.07]
     assert [trace.name for trace in figure.data if trace.showlegend] == ["as trained", "renormalised"]

@@ -11,25 +11,27 @@ from estream_lab.trace import Provenance
 from estream_lab.viz.figures.theme import GREY, PANEL_TITLE, SEQUENCE, dress, provenance_line
 
 ROW = 21  # px
-PANELS = ("error of a layer's output", "routes flipped, %", "Δ bits a byte, ± standard error")
+PANELS = ("error of a layer", "routes flipped, %", "divergence, bits", "Δ bits a byte")
 SYMBOLS = ("circle", "diamond-open")
 
 
 def attribution_rows(routers: Mapping[str, Attribution], provenance: Provenance) -> go.Figure:
     """A row for each step alone, the steps one after the other, and the device under each profile.
 
-    The first panel has the worst layer's error on equal inputs (a missing mark is an error of 0), the second and third
-    compare whole runs; a mark for each labelled router.
+    The first panel has the worst layer's error on equal inputs, the others compare whole runs: routes, the next-token
+    distributions, and the text's cost with its standard error. A mark that is missing is a 0; a mark for each labelled
+    router.
     """
     first = next(iter(routers.values()))
     places = list(range(len(first.rows)))
-    figure = make_subplots(rows=1, cols=3, shared_yaxes=True, subplot_titles=PANELS, horizontal_spacing=0.04)
+    figure = make_subplots(rows=1, cols=4, shared_yaxes=True, subplot_titles=PANELS, horizontal_spacing=0.03)
     figure.update_annotations(font_size=13)
     for number, (label, found) in enumerate(routers.items()):
         spread = [row.standard_error for row in found.rows]
         sides = (
             ([max(row.layer_error) or None for row in found.rows], "%{x:.1e}", None),
             ([100 * row.flip_share for row in found.rows], "%{x:.2f} %", None),
+            ([row.divergence_bits or None for row in found.rows], "%{x:.1e} bits", None),
             ([row.delta_bits_per_byte for row in found.rows], "%{x:+.1e}", spread),
         )
         for column, (values, form, error) in enumerate(sides, 1):
@@ -42,21 +44,24 @@ def attribution_rows(routers: Mapping[str, Attribution], provenance: Provenance)
                 name=label,
                 legendgroup=label,
                 showlegend=column == 1,
+                cliponaxis=False,
                 marker={"symbol": SYMBOLS[number % 2], "size": 9, "color": SEQUENCE[number]},
                 hovertemplate=f"%{{customdata}}, {label}<br>{form}<extra></extra>",
                 row=1,
                 col=column,
             )
-    figure.update_xaxes(type="log", exponentformat="power", dtick=1, row=1, col=1)
+    figure.update_xaxes(tickangle=0)
+    for column in (1, 3):
+        figure.update_xaxes(type="log", exponentformat="power", dtick=2, row=1, col=column)
     figure.update_xaxes(rangemode="tozero", row=1, col=2)
-    figure.update_xaxes(exponentformat="power", nticks=4, row=1, col=3)
+    figure.update_xaxes(nticks=4, row=1, col=4)
     figure.update_yaxes(tickvals=places, ticktext=[row.name for row in first.rows], ticks="")
     figure.update_yaxes(range=[len(places) - 0.5, -0.5])
     groups = [row.group for row in first.rows]
     for place in [i for i in range(1, len(groups)) if groups[i] != groups[i - 1]]:
         figure.add_hline(y=place - 0.5, line={"color": GREY, "width": 1, "dash": "dot"})
     size = f"{first.windows} windows, {first.tokens} tokens"
-    title = "Numerics attribution: each step alone, one after the other, and the device by profile"
+    title = "Each step alone, one after the other, and the device"
     dress(figure, title, f"{provenance_line(provenance)} · {size}", ROW * len(places), PANEL_TITLE)
     return figure
 
@@ -92,7 +97,7 @@ def outlier_curves(found: Sequence[Scaled], limit_percent: float, provenance: Pr
                 )
     figure.add_hline(y=limit_percent, line={"color": GREY, "dash": "dot"})
     figure.update_xaxes(tickprefix="2^", dtick=1)
-    figure.update_yaxes(type="log", exponentformat="power", dtick=1)
+    figure.update_yaxes(type="log", exponentformat="power", dtick=2)
     figure.update_yaxes(title_text="|Δ perplexity|, %", row=1, col=1)
     title = f"Beyond fp16's range (dotted: {limit_percent:g} %; dashed: renormalised)"
     return dress(figure, title, provenance_line(provenance), 300, PANEL_TITLE)

@@ -19,7 +19,7 @@ LESSON = NOTEBOOKS / "03_tiled_swiglu.ipynb"
 SHIPPED = NOTEBOOKS.parent / "data" / "tiny_moe"
 TOKENS = 16  # of the exact run; fast = true
 H, F, M, NF, ND = 2048, 1024, 256, 128, 256
-FIGURES = 9
+FIGURES = 10
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +109,11 @@ def test_the_run_recorded_a_slot_for_each_expert_that_was_asked(
 def test_the_explorer_starts_on_a_plan_that_fits(records: dict[str, Any]) -> None:
     assert records["chosen"]["capacity"] == 8 << 20
     assert records["chosen"]["shape"] == "OLMoE: H 2048, F 1024"
+
+
+def test_four_bits_change_more_than_all_that_the_device_does(records: dict[str, Any]) -> None:
+    for rows in records["rows"].values():
+        change = {name: abs(delta) for name, delta in rows}
+        assert change["Q4_0 weights"] > 10 * change["+ fp32 scatter: the device"] > 0
+        assert change["scatter reversed"] < 1e-6
+    assert list(records["rows"]) == ["as trained", "renormalised"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from .desk import NOTEBOOKS, Desk, open_notebook
 
 LESSON = NOTEBOOKS / "03_tiled_swiglu.ipynb"
-FIGURES = ["layout", "decode", "plan", "steps", "run", "accumulator", "explorer", "static"]
+FIGURES = ["layout", "decode", "plan", "steps", "run", "accumulator", "attribution", "explorer", "static"]
 REGIONS, LIVES, STEPS = 0, 2, 3  # traces of the explorer
 
 

@@ -51,8 +51,8 @@ def attribution_rows(routers: Mapping[str, Attribution], provenance: Provenance)
                 col=column,
             )
     figure.update_xaxes(tickangle=0)
-    for column in (1, 3):
-        figure.update_xaxes(type="log", exponentformat="power", dtick=2, row=1, col=column)
+    for column, decades in ((1, 2), (3, 4)):
+        figure.update_xaxes(type="log", exponentformat="power", dtick=decades, row=1, col=column)
     figure.update_xaxes(rangemode="tozero", row=1, col=2)
     figure.update_xaxes(nticks=4, row=1, col=4)
     figure.update_yaxes(tickvals=places, ticktext=[row.name for row in first.rows], ticks="")
@@ -96,7 +96,7 @@ def outlier_curves(found: Sequence[Scaled], limit_percent: float, provenance: Pr
                     col=column,
                 )
     figure.add_hline(y=limit_percent, line={"color": GREY, "dash": "dot"})
-    figure.update_xaxes(tickprefix="2^", dtick=1)
+    figure.update_xaxes(tickprefix="2^", dtick=2, tickangle=0)
     figure.update_yaxes(type="log", exponentformat="power", dtick=2)
     figure.update_yaxes(title_text="|Δ perplexity|, %", row=1, col=1)
     title = f"Beyond fp16's range (dotted: {limit_percent:g} %; dashed: renormalised)"

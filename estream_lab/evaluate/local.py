@@ -9,6 +9,9 @@ from estream_lab.evaluate.cases import OFF, Case
 from estream_lab.experts import Arena, Binding, RecordClass
 from estream_lab.experts.switched import arena_weights
 from estream_lab.kernels.exact.switches import Switches, Weights, switched_bank
+from estream_lab.kernels.quant import quantise_q4_0
+
+Expert = tuple[Weights, Weights, Weights]
 
 
 class LocalErrors:
@@ -38,8 +41,9 @@ class LocalErrors:
             arena_weights(arena, record, int(slot)) if has_records else None
             for slot, has_records in zip(binding.slot, filled, strict=True)
         ]
+        quantised = [expert and _quantised(expert) for expert in experts]  # once for all variants
         variants = {OFF, *(s for case in self._cases for s in (case.switches, case.reference))}
-        made = {each: _output(x, binding, experts, each) for each in variants}
+        made = {each: _output(x, binding, quantised if each.quantise else experts, each) for each in variants}
         self._size[layer] += np.square(made[OFF]).sum()
         for place, case in enumerate(self._cases):
             self._difference[place, layer] += np.square(made[case.switches] - made[case.reference]).sum()
@@ -50,10 +54,15 @@ class LocalErrors:
         return list(np.sqrt(self._difference / self._size))
 
 
+def _quantised(expert: Expert) -> Expert:
+    gate, up, down = (w if isinstance(w, tuple) else quantise_q4_0(w) for w in expert)
+    return gate, up, down
+
+
 def _output(
     x: NDArray[np.float32],
     binding: Binding,
-    experts: list[tuple[Weights, Weights, Weights] | None],
+    experts: Sequence[Expert | None],
     switches: Switches,
 ) -> NDArray[np.float64]:
     y = np.zeros_like(x)  # (T, H)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, prompt_tokens
 from estream_lab.engine import PrefillResult
+from estream_lab.errors import EStreamError
 from estream_lab.trace import check_writable, write_chrome, write_perfetto
 
 
@@ -24,9 +25,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    for path in (options.trace, options.steps, options.report):
-        if path is not None:
-            check_writable(path)
+    paths = [path for path in (options.trace, options.steps, options.report) if path is not None]
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise EStreamError("two results would be written to one file: give each its own")
+    for path in paths:
+        check_writable(path)
     if options.report is not None:
         # plotly takes a second to import, and memory: before the engine opens, a memory budget counts it
         from estream_lab.viz.report import write_report

@@ -133,7 +133,7 @@ def measured(
     held = _held(holdings, room, request, memory, hidden.nbytes + (0 if output is hidden else output.nbytes))
     schedule = "resident" if settings.resident else plan.policies.schedule.name
     provenance = _provenance(store, lane, plan, schedule, len(request.ids))
-    trace, recorded = request.recorder.trace(provenance), plan.executor.steps
+    trace, recorded = request.recorder.trace(provenance), lane.steps
     routes = request.routes
     read = sum(completion.bytes_read for completion in request.completions)
     speculative = sum(completion.bytes_speculative for completion in request.completions)

@@ -6,10 +6,12 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.executors import Executor, executor
 from estream_lab.experts.retention import KeepFirst, Retention
 from estream_lab.experts.schedule import POLICIES, Schedule, policy
+from estream_lab.machine import available_cpus
 from estream_lab.streaming.plan import LanePlan
 from estream_lab.streaming.store import Store
 
 PUBLISHED = tuple(type(schedule) for schedule in POLICIES.values())  # they never look beyond the layer
+COUNTS = ("banks", "queue_depth", "threads", "route_capacity", "chunk_tokens", "memory_budget", "vtcm_bytes")
 DEFAULT_GROUP, DEFAULT_BANKS, DEFAULT_QUEUE = 8, 3, 2
 DEFAULT_ROUTE_CAPACITY = 2048  # routes of one invocation; more are split, and results don't depend on it
 
@@ -67,7 +69,7 @@ class EngineSettings:
         group = self.group_size if self.group_size is not None else min(DEFAULT_GROUP, experts)
         if not 1 <= group <= experts:
             raise EStreamError(f"a group of {group} experts is not between 1 and the layer's {experts}")
-        for name in ("banks", "queue_depth", "threads", "route_capacity", "chunk_tokens", "memory_budget"):
+        for name in COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise EStreamError(f"{name.replace('_', ' ')} must be at least 1, not {value}")
@@ -79,22 +81,30 @@ class EngineSettings:
                 f"keeping {self.fewest_banks - 1} of {usable} banks leaves none to read into: keep fewer, or add banks"
             )
         queue = self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE
+        chosen = self.chosen_executor
+        for record in store.classes:  # refuses what doesn't fit it, before anything is made or read
+            chosen.bytes_for(record, self.route_capacity or DEFAULT_ROUTE_CAPACITY, self.threads or available_cpus())
         return replace(
             self,
             group_size=group,
             banks=banks and min(banks, most),
             queue_depth=min(queue, banks or most),
-            executor=self.chosen_executor,
+            executor=chosen,
+            profile=None,
+            vtcm_bytes=None,
+            record_steps=False,
         )
 
     @property
     def chosen_executor(self) -> Executor:
-        """What evaluates the experts; with steps to record, another one at each call until the settings are completed.
+        """What evaluates the experts. Completed settings hold it, and all that was said about it.
 
         Raises:
-            EStreamError: no such executor or profile.
+            EStreamError: no such executor or profile, or something that the executor doesn't have or says itself.
         """
         if isinstance(self.executor, Executor):
+            if self.profile is not None or self.vtcm_bytes is not None or self.record_steps:
+                raise EStreamError("an executor of one's own has its profile, VTCM capacity and steps: leave them out")
             return self.executor
         return executor(self.executor, self.profile, self.vtcm_bytes, steps=self.record_steps)
 

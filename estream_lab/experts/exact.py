@@ -17,9 +17,9 @@ class ExactKernel:
     Args:
         record: the record class that it reads; q4-32x32.
         route_capacity: C, the most records of one call.
+        steps: takes the steps of each invocation.
         profile_name: a numerics profile.
         vtcm_bytes: capacity of on-chip memory.
-        steps: takes the steps of each invocation.
 
     Raises:
         EStreamError: records of another layout, no such profile, or a shape that doesn't fit the capacity.
@@ -29,15 +29,16 @@ class ExactKernel:
         self,
         record: RecordClass,
         route_capacity: int,
+        steps: StepRecorder | None = None,
         *,
         profile_name: str,
         vtcm_bytes: int,
-        steps: StepRecorder | None = None,
     ) -> None:
         shape = record.shape
         if set(shape.layouts) != {"q4-32x32"}:
+            others = ", ".join(sorted(set(shape.layouts) - {"q4-32x32"}))
             raise EStreamError(
-                f"the exact executor reads records in q4-32x32, not {', '.join(shape.layouts)}: pack with that layout"
+                f"the exact executor reads records in q4-32x32, not {others}: pack the model with --quant q4_0"
             )
         self._operator = ExactOperator(shape.hidden, shape.ffn, route_capacity, profile_name, vtcm_bytes)
         self._steps = steps

@@ -24,7 +24,7 @@ class Executor:
         kernel: makes the kernel of a record class for at most C records a call.
         bytes_for: bytes of that kernel's temporaries with so many threads.
         layout: the layout of records that `warm` is called with.
-        steps: takes the steps of each invocation, where the executor has any and they are wanted.
+        stepped: makes a kernel that tells its steps, where the executor has any and they are wanted.
         most_steps: at most how many those are, of a record class and C, for so many slots and records.
     """
 
@@ -33,7 +33,7 @@ class Executor:
     kernel: Callable[[RecordClass, int], ExpertKernel] = field(compare=False)
     bytes_for: Callable[[RecordClass, int, int], int] = field(compare=False)
     layout: str = "q4-32x32"
-    steps: StepRecorder | None = field(default=None, compare=False)
+    stepped: Callable[[RecordClass, int, StepRecorder], ExpertKernel] | None = field(default=None, compare=False)
     most_steps: Callable[[RecordClass, int, int, int], int] | None = field(default=None, compare=False)
 
 
@@ -49,18 +49,17 @@ def exact(
     Args:
         profile_name: a numerics profile (`kernels.exact.PROFILES`).
         vtcm_bytes: capacity of on-chip memory.
-        steps: record the steps of every invocation (see `Executor.steps`).
+        steps: record the steps of every invocation.
 
     Raises:
         EStreamError: no such profile.
     """
-    recorder = StepRecorder() if steps else None
     return Executor(
         "exact",
         profile(profile_name).name,
-        partial(ExactKernel, profile_name=profile_name, vtcm_bytes=vtcm_bytes, steps=recorder),
+        partial(ExactKernel, profile_name=profile_name, vtcm_bytes=vtcm_bytes),
         partial(ExactKernel.bytes_for, profile_name=profile_name, vtcm_bytes=vtcm_bytes),
-        steps=recorder,
+        stepped=partial(ExactKernel, profile_name=profile_name, vtcm_bytes=vtcm_bytes) if steps else None,
         most_steps=partial(ExactKernel.most_steps, vtcm_bytes=vtcm_bytes) if steps else None,
     )
 
@@ -74,8 +73,10 @@ def executor(name: str, profile_name: str | None, vtcm_bytes: int | None, *, ste
     if name not in EXECUTORS:
         raise EStreamError(f"there is no executor '{name}': choose one of {', '.join(EXECUTORS)}")
     if name == "exact":
-        return exact(profile_name or DEFAULT_PROFILE, vtcm_bytes or DEFAULT_VTCM_BYTES, steps=steps)
-    for what, value in (("numerics profile", profile_name), ("VTCM capacity", vtcm_bytes), ("record of steps", steps)):
-        if value:
+        capacity = DEFAULT_VTCM_BYTES if vtcm_bytes is None else vtcm_bytes
+        return exact(DEFAULT_PROFILE if profile_name is None else profile_name, capacity, steps=steps)
+    given = {"numerics profile": profile_name, "VTCM capacity": vtcm_bytes, "record of steps": steps or None}
+    for what, value in given.items():
+        if value is not None:
             raise EStreamError(f"the {name} executor has no {what}: choose the exact one, or leave that out")
     return HOST

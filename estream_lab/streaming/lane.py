@@ -13,6 +13,7 @@ from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import Binder, GroupedRoutes
 from estream_lab.experts.graph import ExpertGraph, GraphCounts
 from estream_lab.experts.hazards import HazardChecker
+from estream_lab.experts.order_steps import StepRecorder
 from estream_lab.experts.protocol import NONE, GroupKey
 from estream_lab.experts.residency import ResidencyError
 from estream_lab.experts.shape import RecordClass
@@ -92,6 +93,7 @@ class _InProcessLane:
     def __init__(self, store: Store, plan: LanePlan, arena: Arena) -> None:
         self._store, self._plan, self._arena = store, plan, arena
         self.name, self.numerics_profile = plan.executor.name, plan.executor.numerics_profile
+        self.steps = StepRecorder() if plan.executor.stepped is not None else None
         self._recorder = Recorder(self.name)
         shape = (plan.max_tokens, store.spec.hidden)
         self.x: NDArray[np.float32] = np.zeros(shape, np.float32)
@@ -103,7 +105,10 @@ class _InProcessLane:
 
     def _build(self, record: RecordClass) -> ExpertGraph:
         plan = self._plan
-        kernel = plan.executor.kernel(record, plan.route_capacity)
+        if plan.executor.stepped is not None and self.steps is not None:
+            kernel = plan.executor.stepped(record, plan.route_capacity, self.steps)
+        else:
+            kernel = plan.executor.kernel(record, plan.route_capacity)
         return ExpertGraph(record, self._arena, kernel, plan.route_capacity, plan.max_tokens, self.counts)
 
     @property
@@ -124,8 +129,8 @@ class _InProcessLane:
     def start(self, recorder: Recorder) -> None:
         """See `Lane`."""
         self._recorder = recorder
-        if self._plan.executor.steps is not None:
-            self._plan.executor.steps.clear()
+        if self.steps is not None:
+            self.steps.clear()
 
     def _invoke(
         self,
@@ -144,8 +149,8 @@ class _InProcessLane:
         binding = self._binder.bind(routes, placement, bank * size, size, wanted)
         if len(binding) != len(wanted):  # an expert that isn't in the bank would be left out of y without a word
             raise ResidencyError(f"bank {bank} serves {len(binding)} of group {group}'s {len(wanted)} routes")
-        if self._plan.executor.steps is not None:
-            self._plan.executor.steps.place(layer=layer, group=group, bank=bank)
+        if self.steps is not None:
+            self.steps.place(layer=layer, group=group, bank=bank)
         invocations = self._graphs[self._store.layers[layer].record].invoke(x, y, binding)
         self._recorder.add(
             "expert",

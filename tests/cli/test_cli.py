@@ -334,6 +334,8 @@ def test_prefill_under_the_devices_arithmetic(estream: Run, store: str, tmp_path
         (("--steps", "steps.json"), "the host executor has no record of steps"),
         (("--executor", "exact", "--vtcm", "1KiB"), "the region activations takes"),
         (("--vtcm", "8MiB"), "the host executor has no VTCM capacity"),
+        (("--executor", "exact", "--vtcm", "0"), "vtcm bytes must be at least 1"),
+        (("--executor", "exact", "--steps", "s.json", "--trace", "./s.json"), "written to one file"),
     ],
 )
 def test_what_an_executor_does_not_have_is_one_sentence(

@@ -1,5 +1,6 @@
 """Whole models under the device's arithmetic: the same bits whatever streams, and its steps."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from estream_lab.engine import EngineSettings, PrefillEngine, PrefillResult
 from estream_lab.engine.memory import SPAN_BYTES, Beforehand, Demand, plan_memory
 from estream_lab.errors import EStreamError
+from estream_lab.experts.executors import exact
 from estream_lab.kernels.exact import PROFILES
 from estream_lab.streaming import Store
 from tests.stores import SPEC, synthetic_store
@@ -70,18 +72,23 @@ def test_steps_are_recorded_anew_for_each_request(store_path: Path) -> None:
     assert first.steps.provenance["kind"] == "steps in order, without time"
     rows = sum(span.rows or 0 for span in first.steps.select(name="gather"))
     assert rows == len(TOKENS) * SPEC.router.top_k * SPEC.layers  # every route gathered once
-    assert {span.layer for span in first.steps.spans} == set(range(SPEC.layers))
+    groups = {(span.layer, span.group) for span in first.trace.select("expert")}
+    assert {(span.layer, span.group) for span in first.steps.spans} == groups
+    banks = {(span.layer, span.group): span.bank for span in first.trace.select("expert")}
+    assert all(span.bank == banks[span.layer, span.group] for span in first.steps.spans)
 
 
 def test_recorded_steps_have_their_place_in_the_memory_plan(store_path: Path) -> None:
     store, demand, before = Store(store_path), Demand(len(TOKENS), 1, "logits"), Beforehand(0, 0)
-    plans = [
-        plan_memory(store, EngineSettings(executor="exact", record_steps=on).complete(store), demand, before, 3)
-        for on in (False, True)
-    ]
-    with PrefillEngine.open(store, executor="exact", record_steps=True) as engine:
-        steps = engine.prefill(TOKENS).steps
-    assert steps is not None and plans[1].reserve - plans[0].reserve >= SPAN_BYTES * len(steps.spans)
+    for more in ({}, {"chunk_tokens": 9, "route_capacity": 7, "vtcm_bytes": 170_000}):
+        given: dict[str, Any] = {"executor": "exact", **more}
+        plans = [
+            plan_memory(store, EngineSettings(**given, record_steps=on).complete(store), demand, before, 3)
+            for on in (False, True)
+        ]
+        with PrefillEngine.open(store, record_steps=True, **given) as engine:
+            steps = engine.prefill(TOKENS).steps
+        assert steps is not None and plans[1].reserve - plans[0].reserve >= SPAN_BYTES * len(steps.spans)
 
 
 def test_kernels_take_what_the_plan_says(store_path: Path) -> None:
@@ -98,5 +105,24 @@ def test_stores_of_another_layout_are_refused(tmp_path: Path) -> None:
 
 
 def test_vtcm_that_is_too_small_is_refused(store_path: Path) -> None:
-    with pytest.raises(EStreamError, match="region silu takes"):
+    """By the store's own expert, whatever ran before in this process."""
+    with pytest.raises(EStreamError, match="an expert of H=64, F=32 .* region silu takes"):
         prefill(store_path, vtcm_bytes=100_000)
+    for none in (0, -5):
+        with pytest.raises(EStreamError, match="vtcm bytes must be at least 1"):
+            prefill(store_path, vtcm_bytes=none)
+
+
+@pytest.mark.parametrize("extra", [{"profile": "hmx_v73_g4"}, {"vtcm_bytes": 1 << 20}, {"record_steps": True}])
+def test_an_executor_of_ones_own_says_all_of_that_itself(store_path: Path, extra: dict[str, Any]) -> None:
+    with pytest.raises(EStreamError, match="leave them out"):
+        PrefillEngine.open(store_path, executor=exact("ieee_fp32"), **extra)
+
+
+def test_two_engines_with_one_executor_keep_their_steps_apart(store_path: Path) -> None:
+    shared = exact(steps=True)
+    with PrefillEngine.open(store_path, executor=shared) as one, PrefillEngine.open(store_path, executor=shared) as two:
+        alone = one.prefill(TOKENS).steps
+        with ThreadPoolExecutor(2) as pool:
+            together = [future.result().steps for future in [pool.submit(e.prefill, TOKENS) for e in (one, two)]]
+    assert alone is not None and all(steps is not None and steps.spans == alone.spans for steps in together)

@@ -67,6 +67,18 @@ def test_neither_capacity_nor_bank_changes_a_bit(profile: str) -> None:
     assert y.tobytes() == expected.tobytes()
 
 
+def test_two_filled_banks_can_be_swapped() -> None:
+    """Experts 0 and 1 in one bank and 2 and 3 in the other, either way round; banks run in visit order."""
+    results = []
+    for home in (np.array([0, 1, 4, 5], np.int32), np.array([4, 5, 0, 1], np.int32)):
+        arena, y = filled(home), np.zeros_like(X)
+        graph = ExpertGraph(RECORD, arena, exact().kernel(RECORD, 90), 90, TOKENS, GraphCounts())
+        for first in (0, 2):
+            graph.invoke(X, y, compact(ROUTES, home, int(home[first]), 4))
+        results.append(y.tobytes())
+    assert results[0] == results[1] == result("hmx_v75_g8", 90).tobytes()
+
+
 def test_two_experts_in_each_others_slots_are_told_apart() -> None:
     """The test above would pass if slots were ignored."""
     home = np.arange(EXPERTS, dtype=np.int32)
@@ -78,7 +90,7 @@ def test_two_experts_in_each_others_slots_are_told_apart() -> None:
 
 def test_other_layouts_are_refused() -> None:
     record = RecordClass.of(ExpertShape(HIDDEN, FFN, ("f32",) * 3))
-    with pytest.raises(EStreamError, match="reads records in q4-32x32, not f32"):
+    with pytest.raises(EStreamError, match="reads records in q4-32x32, not f32: pack the model with --quant q4_0"):
         exact().kernel(record, 8)
 
 
@@ -97,6 +109,8 @@ def test_memory_is_foretold() -> None:
         (lambda: executor("exact", "v75", None), "no numerics profile 'v75': choose one of ieee_fp32"),
         (lambda: executor("host", "ieee_fp32", None), "the host executor has no numerics profile"),
         (lambda: executor("host", None, 8 << 20), "the host executor has no VTCM capacity"),
+        (lambda: executor("host", None, 0), "the host executor has no VTCM capacity"),
+        (lambda: executor("exact", "", None), "there is no numerics profile ''"),
         (lambda: executor("host", None, None, steps=True), "the host executor has no record of steps"),
     ],
 )
@@ -108,7 +122,7 @@ def test_what_an_executor_does_not_have_is_refused(make: Callable[[], object], m
 
 def test_recorded_steps_are_those_of_every_slot_and_part() -> None:
     recorder = StepRecorder()
-    kernel = ExactKernel(RECORD, 20, profile_name="ieee_fp32", vtcm_bytes=8 << 20, steps=recorder)
+    kernel = ExactKernel(RECORD, 20, recorder, profile_name="ieee_fp32", vtcm_bytes=8 << 20)
     home = np.arange(EXPERTS, dtype=np.int32)
     graph = ExpertGraph(RECORD, filled(home), kernel, 20, TOKENS, GraphCounts())
     recorder.place(layer=2, group=1, bank=0)
@@ -127,3 +141,42 @@ def test_recorded_steps_are_those_of_every_slot_and_part() -> None:
     )
     recorder.clear()
     assert recorder.trace({}).spans == ()
+
+
+def test_the_spans_of_two_slots() -> None:
+    """What, where, how many rows and bytes, of one panel each; the second slot begins when the first has ended."""
+    recorder = StepRecorder()
+    kernel = ExactKernel(RECORD, 20, recorder, profile_name="ieee_fp32", vtcm_bytes=8 << 20)
+    home = np.arange(EXPERTS, dtype=np.int32) + 4
+    routes = Routes(np.zeros(3, np.int32), np.array([0, 0, 2], np.int32), np.ones(3, np.float32))
+    recorder.place(layer=1, group=5, bank=3)
+    graph = ExpertGraph(RECORD, filled(home), kernel, 20, TOKENS, GraphCounts())
+    graph.invoke(X, np.zeros_like(X), compact(routes, home, 4, 4))
+    pair, down = 2 * RECORD.gate_bytes, RECORD.down_bytes
+    expected = [
+        ("dma", "fetch gate and up", 0, 0, pair), ("dma", "fetch down", 1, 0, down),
+        ("vector", "gather", 0, None, None), ("vector", "decode gate and up", 1, 0, None),
+        ("vector", "decode down", 2, 0, None), ("matrix", "matmul gate and up", 2, 0, None),
+        ("vector", "swiglu gate and up", 3, 0, None), ("matrix", "matmul down", 4, 0, None),
+        ("vector", "scatter down", 5, 0, None),
+    ]  # fmt: skip
+    spans = recorder.trace({}).spans
+    for slot, rows, begin in ((4, 2, 0), (6, 1, 6)):
+        found = [(s.unit, s.name, s.start_ns - begin, s.tile, s.bytes) for s in spans if s.slot == slot]
+        assert sorted(found, key=str) == sorted(expected, key=str)
+        assert {(s.rows, s.layer, s.group, s.bank, s.duration_ns) for s in spans if s.slot == slot} == {
+            (rows, 1, 5, 3, 1)
+        }
+    assert len(spans) == 2 * len(expected)
+
+
+def test_no_more_steps_than_foretold_with_several_row_tiles() -> None:
+    least = 185_000
+    recorder = StepRecorder()
+    kernel = ExactKernel(RECORD, 90, recorder, profile_name="ieee_fp32", vtcm_bytes=least)
+    home = np.arange(EXPERTS, dtype=np.int32)
+    one = Routes(ROUTES.token, np.zeros(90, np.int32), ROUTES.weight)
+    graph = ExpertGraph(RECORD, filled(home), kernel, 90, TOKENS, GraphCounts())
+    graph.invoke(X, np.zeros_like(X), compact(one, home, 0, 4))
+    steps = len(recorder.trace({}).spans)
+    assert 50 < steps <= ExactKernel.most_steps(RECORD, 90, 1, 90, vtcm_bytes=least) < 2 * steps

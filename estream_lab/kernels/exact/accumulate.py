@@ -84,3 +84,6 @@ def group_adder(size: int) -> AddProducts:
             exponent[j] = I(x & used[j]) | I(exponent[j] & I(~used[j]))
 
     return add_products
+
+
+add_4_products, add_8_products = group_adder(4), group_adder(8)

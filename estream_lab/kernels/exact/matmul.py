@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.exact.accumulate import group_adder
+from estream_lab.kernels.exact.accumulate import add_4_products, add_8_products
 from estream_lab.kernels.exact.arrays import F32, I16, I32, U16, U32, Integer
 from estream_lab.kernels.exact.half import half_code, half_of_single, operands, value
 from estream_lab.kernels.exact.profiles import Profile, profile
@@ -204,8 +204,7 @@ def store(significand: Integer, exponent: Integer, largest: int) -> Integer:
 
 
 def _multiplier(size: int) -> Callable[..., None]:
-    """The product for groups of `size`."""
-    add_products = group_adder(size)
+    """The product for groups of `size`; only a number is closed over, else no process would find it in the cache."""
 
     @compiled
     def multiply_groups(
@@ -220,8 +219,15 @@ def _multiplier(size: int) -> Callable[..., None]:
                 any_row = 0
                 for i in range(k, k + size):
                     any_row |= row_m[i]
-                if any_row:  # else the group is passed over
-                    add_products(
+                if any_row == 0:
+                    continue  # the group is passed over
+                if size == 4:
+                    add_4_products(
+                        row_m, row_e, weight_m, weight_e, used[k // size], k, np.int32(least), significand, exponent,
+                        lanes[2], lanes[3],
+                    )  # fmt: skip
+                else:
+                    add_8_products(
                         row_m, row_e, weight_m, weight_e, used[k // size], k, np.int32(least), significand, exponent,
                         lanes[2], lanes[3],
                     )  # fmt: skip

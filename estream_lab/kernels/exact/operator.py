@@ -8,7 +8,6 @@ the same bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
 
 import numpy as np
 
@@ -19,12 +18,15 @@ from estream_lab.kernels.exact.elementwise import VALUES, gather_tiles, scatter_
 from estream_lab.kernels.exact.matmul import MOST_STRIPS, Operands, multiply_strips
 from estream_lab.kernels.exact.profiles import profile
 from estream_lab.kernels.exact.silu import silu_table
-from estream_lab.kernels.host.threads import run_shares, threads
+from estream_lab.kernels.host import all_finite, threads
+from estream_lab.kernels.host.threads import run_shares
 from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, projection_bytes
-from estream_lab.kernels.vtcm import Access, Step, plan_tiles, steps
+from estream_lab.kernels.vtcm import Access, Step, TilePlan, plan_tiles, steps
 
 DEFAULT_VTCM_BYTES = 8 << 20
 """Common, but a device is asked for its own (docs/numerics.md, sources)."""
+
+STEP_BYTES = 700  # of a step and what it refers to
 
 StepListener = Callable[[int, Sequence[Step]], None]
 
@@ -52,12 +54,12 @@ class ExactOperator:
         self._regions = {r.name: self._vtcm[r.offset : r.end] for r in self.plan.regions}
         self._regions["silu"].view(np.uint16)[:] = silu_table()
         self._room = [Operands(max(hidden, ffn), self.profile) for _ in range(threads())]
-        self._steps = lru_cache(maxsize=64)(partial(steps, self.plan))
+        self.max_rows = max_rows
 
     @property
     def nbytes(self) -> int:
-        """Bytes of VTCM, as far as the plan uses it, and of the temporaries."""
-        return self._vtcm.nbytes + sum(room.nbytes for room in self._room)
+        """Bytes of VTCM, as far as the plan uses it, of the temporaries, and of the longest run of steps."""
+        return self._vtcm.nbytes + sum(room.nbytes for room in self._room) + _steps_bytes(self.plan, self.max_rows)
 
     @staticmethod
     def bytes_for(hidden: int, ffn: int, max_rows: int, threads: int, profile_name: str, vtcm_bytes: int) -> int:
@@ -67,13 +69,13 @@ class ExactOperator:
             EStreamError: no such profile, or a shape that doesn't fit the capacity.
         """
         plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
-        return plan.used_bytes + threads * Operands.bytes_for(max(hidden, ffn), profile(profile_name))
+        rooms = threads * Operands.bytes_for(max(hidden, ffn), profile(profile_name))
+        return plan.used_bytes + rooms + _steps_bytes(plan, max_rows)
 
     @staticmethod
     def most_steps(hidden: int, ffn: int, max_rows: int, vtcm_bytes: int, slots: int, records: int) -> int:
         """No more steps than this for so many records in so many slots."""
-        plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
-        return (slots + records // plan.rows) * (1 + 4 * (plan.ffn_panels + plan.hidden_panels))
+        return _most_steps(plan_tiles(hidden, ffn, max_rows, vtcm_bytes), slots, records)
 
     def __call__(
         self,
@@ -103,7 +105,8 @@ class ExactOperator:
             on_steps: told each slot and its steps before they run.
 
         Raises:
-            ValueError: shapes or offsets that don't fit, activations that aren't finite, or a scale of 8192 or more.
+            ValueError: shapes, offsets or places that don't fit, more than `max_rows` records, activations or weights
+                of records that aren't finite, or a scale of 8192 or more; y is as it was.
         """
         x = as_input(x, np.float32, (None, self.hidden), "x")
         y = as_output(y, np.float32, (len(x), self.hidden), "y")
@@ -114,24 +117,33 @@ class ExactOperator:
             raise ValueError(f"offsets must rise from 0 to the number of records, {len(token)}")
         if len(token) and (token.min() < 0 or token.max() >= len(x)):
             raise ValueError(f"a record names token {token.min()} or {token.max()} of {len(x)}")
-        if not np.isfinite(x).all():
+        if len(token) > self.max_rows:
+            raise ValueError(f"{len(token)} records are more than the {self.max_rows} that this operator was made for")
+        if not all_finite(x):
             raise ValueError("activations that are not finite: fp16 on the device has no code for them")
-        for slot in np.flatnonzero(np.diff(offsets)):
+        if not np.isfinite(weight).all():
+            raise ValueError("a record's weight is not finite")
+        named = ((gate, "gate"), (up, "up"), (down, "down"))
+        places = [as_input(place, np.int64, (len(offsets) - 1,), name) for place, name in named]
+        used = [int(slot) for slot in np.flatnonzero(np.diff(offsets))]
+        planes = {slot: [self._plane(arena, int(places[j][slot]), down=j == 2) for j in range(3)] for slot in used}
+        for slot in used:
             records = slice(offsets[slot], offsets[slot + 1])
-            planes = [self._plane(arena, int(p[slot]), down=p is down) for p in (gate, up, down)]
-            run = self._steps(int(records.stop - records.start))
+            run = steps(self.plan, int(records.stop - records.start))
             if on_steps is not None:
-                on_steps(int(slot), run)
+                on_steps(slot, run)
             for step in run:
-                self._run(step, x, y, token[records], weight[records], planes)
+                self._run(step, x, y, token[records], weight[records], planes[slot])
 
     def _plane(self, arena: U8, offset: int, *, down: bool) -> U8:
-        """One projection's packed bytes."""
+        """One projection's packed bytes, whose scales are all allowed."""
         outputs, inputs = (self.hidden, self.ffn) if down else (self.ffn, self.hidden)
         size = projection_bytes("q4-32x32", outputs, inputs)
         if arena.ndim != 1 or arena.dtype != np.uint8 or offset < 0 or offset + size > len(arena):
             raise ValueError(f"a slot's projection lies outside the arena of {arena.size} bytes")
-        return arena[offset : offset + size]
+        plane = arena[offset : offset + size]
+        check_blocks(plane)
+        return plane
 
     def _bytes(self, access: Access) -> U8:
         return self._regions[access.region][access.offset : access.offset + access.bytes]
@@ -177,9 +189,7 @@ class ExactOperator:
         inputs = self.hidden if step.projection == "gate_up" else self.ffn
         first = step.first_column // STRIP * (inputs // STRIP) * BLOCK_BYTES
         for plane, access in zip(wanted, step.writes, strict=True):
-            panel = plane[first : first + access.bytes]
-            check_blocks(panel)
-            self._bytes(access)[:] = panel
+            self._bytes(access)[:] = plane[first : first + access.bytes]
 
     def _gather(self, step: Step, x: U32, token: I32, tiles: U16) -> None:
         rows = len(tiles) // self.hidden  # whole tiles
@@ -211,3 +221,12 @@ class ExactOperator:
                 multiply_strips(operand, weights, out, step.rows, depth, some, step.columns, self.profile, room)
 
         run_shares(share, len(tasks), workers)
+
+
+def _most_steps(plan: TilePlan, slots: int, records: int) -> int:
+    return (slots + records // plan.rows) * (1 + 4 * (plan.ffn_panels + plan.hidden_panels))
+
+
+def _steps_bytes(plan: TilePlan, max_rows: int) -> int:
+    """The steps of one slot with all records, which are made anew for each slot."""
+    return STEP_BYTES * _most_steps(plan, 1, max_rows)

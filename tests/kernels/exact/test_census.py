@@ -33,6 +33,15 @@ def gap_rows(size: int, gap: int, rng: np.random.Generator) -> tuple[U16, U16]:
     return (a | ea.astype(np.uint16) << 10).astype(np.uint16), (b | eb.astype(np.uint16) << 10).astype(np.uint16)
 
 
+def full_groups(rng: np.random.Generator) -> tuple[U16, U16]:
+    """Sums near the top of an accumulator: groups of large products of one sign, each with the one before it or not."""
+    large = (rng.integers(1000, 1024, (2, 128, 64)) | 15 << 10).astype(np.uint16)
+    size = np.where(np.arange(128) % 2, 4, 8)[:, None]
+    signs = rng.integers(0, 2, (128, 16))[np.arange(128)[:, None], np.arange(64) // size]
+    signs[::4] = np.arange(2)[rng.integers(0, 2, 32)][:, None]  # all of one sign
+    return large[0] | (signs << 15).astype(np.uint16), large[1]
+
+
 def products(rng: np.random.Generator) -> Iterator[tuple[str, U16, U16]]:
     """Pairs of (n, K) codes; output (i, i) is the case, and all others are more of its kind."""
     for gap in GAPS:
@@ -40,6 +49,7 @@ def products(rng: np.random.Generator) -> Iterator[tuple[str, U16, U16]]:
             yield f"gap {gap}", *gap_rows(size, gap, rng)
     a, b = random_groups(rng, 256)
     yield "random", a, b
+    yield "full groups", *full_groups(rng)
     by_width: dict[int, list[tuple[U16, U16]]] = {}
     for _, left, right in adversarial_groups(rng, 512):
         by_width.setdefault(left.shape[-1], []).append((left.reshape(-1), right.reshape(-1)))
@@ -153,7 +163,7 @@ class Bank:
         y = rng.standard_normal((tokens, self.hidden)).astype(np.float32)
         expected = y.copy()
         routes = (offsets, token, weight)
-        operator = ExactOperator(self.hidden, self.ffn, max(1, *counts), profile, vtcm_bytes)
+        operator = ExactOperator(self.hidden, self.ffn, max(1, sum(counts)), profile, vtcm_bytes)
         operator(x, y, *routes, self.arena, *self.planes)
         experts = [e if n else None for e, n in zip(self.experts, counts, strict=True)]
         twin.expert_bank(x, expected, *routes, experts, profile)  # type: ignore[arg-type]

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from estream_lab.errors import EStreamError
+from estream_lab.kernels import host
 from estream_lab.kernels.exact import ExactOperator
 from estream_lab.kernels.exact import operator as module
+from estream_lab.kernels.layout import unpack_tiles
 from estream_lab.kernels.vtcm import Step, check, steps
 from tests.kernels.exact.test_census import Bank, equal
 
@@ -24,11 +26,12 @@ def run(bank: Bank, order: tuple[Step, ...] | None = None, vtcm_bytes: int = VTC
     x = rng.standard_normal((ROWS, HIDDEN)).astype(np.float32)
     y = np.zeros_like(x)
     operator = ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", vtcm_bytes)
-    if order is not None:
-        operator._steps = lambda rows: order  # type: ignore[assignment]
     token = rng.permutation(ROWS).astype(np.int32)
     weight = rng.random(ROWS).astype(np.float32)
-    operator(x, y, np.array([0, ROWS]), token, weight, bank.arena, *bank.planes)
+    with pytest.MonkeyPatch.context() as patch:
+        if order is not None:
+            patch.setattr(module, "steps", lambda plan, rows: order)
+        operator(x, y, np.array([0, ROWS]), token, weight, bank.arena, *bank.planes)
     return y
 
 
@@ -97,8 +100,15 @@ def test_listeners_are_told_the_steps_of_every_slot_that_has_records(monkeypatch
     ("change", "message"),
     [
         ({"offsets": np.array([0, 2])}, "number of records"),
-        ({"token": np.array([9], np.int32)}, "names token"),
-        ({"x": np.full((2, 64), np.nan, np.float32)}, "not finite"),
+        ({"offsets": np.array([1, 1])}, "number of records"),
+        ({"offsets": np.array([0, 2, 1])}, "number of records"),
+        ({"token": np.array([2], np.int32)}, "names token"),
+        ({"token": np.array([-1], np.int32)}, "names token"),
+        ({"x": np.where(np.arange(128) == 70, np.nan, 1).reshape(2, 64).astype(np.float32)}, "not finite"),
+        ({"x": np.where(np.arange(128) == 127, np.inf, 1).reshape(2, 64).astype(np.float32)}, "not finite"),
+        ({"weight": np.full(1, np.nan, np.float32)}, "not finite"),
+        ({"gate": np.zeros(2, np.int64)}, "gate must have shape"),
+        ({"offsets": np.array([0, 9]), "token": np.zeros(9, np.int32), "weight": np.ones(9, np.float32)}, "than the 8"),
         ({"gate": np.array([1 << 20])}, "outside the arena"),
         ({"gate": np.array([-1])}, "outside the arena"),
     ],
@@ -116,14 +126,41 @@ def test_what_cannot_be_run_is_refused_before_y_changes(change: dict[str, np.nda
     assert not given["y"].any()
 
 
-def test_a_scale_that_overflows_is_refused() -> None:
-    bank = Bank(64, 32, 1, np.random.default_rng(16))
-    bank.arena[512:514] = np.array([8192], np.float16).view(np.uint8)
-    x = np.ones((1, 64), np.float32)
+@pytest.mark.parametrize("plane", range(3))
+def test_a_scale_that_overflows_is_refused_before_y_changes(plane: int) -> None:
+    bank = Bank(64, 32, 2, np.random.default_rng(16))
+    at = int(bank.planes[plane, 1]) + 512  # of the last slot
+    bank.arena[at : at + 2] = np.array([8192], np.float16).view(np.uint8)
+    x, y = np.ones((1, 64), np.float32), np.zeros((1, 64), np.float32)
     with pytest.raises(ValueError, match="8192"):
         ExactOperator(64, 32, 8, "hmx_v75_g8")(
-            x, x.copy(), np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32), bank.arena, *bank.planes
+            x, y, np.array([0, 1, 2]), np.zeros(2, np.int32), np.ones(2, np.float32), bank.arena, *bank.planes
         )
+    assert not y.any()
+
+
+def test_rows_that_fill_up_a_tile_are_zero() -> None:
+    bank = Bank(64, 32, 1, np.random.default_rng(17))
+    operator = ExactOperator(64, 32, 40, "hmx_v75_g8")
+    operator._vtcm[: operator.plan.region("silu").offset] = 0xFF
+    x = np.ones((1, 64), np.float32)
+    routes = (np.array([0, 33]), np.zeros(33, np.int32), np.ones(33, np.float32))
+    operator(x, np.zeros_like(x), *routes, bank.arena, *bank.planes)
+    rows = unpack_tiles(operator._regions["activations"], 64, 64)
+    assert (rows[:33] == 0x3C00).all() and not rows[33:].any()
+
+
+def test_an_operator_made_for_one_thread_runs_on_one() -> None:
+    bank = Bank(64, 128, 1, np.random.default_rng(18))
+    x = np.ones((1, 64), np.float32)
+    results = []
+    for made_with in (1, 2):
+        host.set_threads(min(made_with, host.thread_limit()))
+        operator, y = ExactOperator(64, 128, 1, "hmx_v75_g8"), np.zeros_like(x)
+        host.set_threads(host.thread_limit())
+        operator(x, y, np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32), bank.arena, *bank.planes)
+        results.append(y.tobytes())
+    assert results[0] == results[1]
 
 
 def test_a_shape_that_does_not_fit_is_refused_by_the_region() -> None:

@@ -1,0 +1,42 @@
+"""Codes taken apart and put together, over all of them."""
+
+import numpy as np
+
+from estream_lab.kernels.exact.half import IEEE_LARGEST, NO_EXPONENT, clamped, half_code, operands, value
+
+CODES = np.arange(1 << 16, dtype=np.uint16)
+EXPONENT, FRACTION = CODES >> 10 & 31, (CODES & 1023).astype(np.float64)
+BY_DEFINITION = np.where(
+    EXPONENT == 0, FRACTION * 2.0**-24, (1024 + FRACTION) * 2.0 ** (EXPONENT.astype(np.float64) - 25)
+)
+BY_DEFINITION = np.where(CODES >> 15, -BY_DEFINITION, BY_DEFINITION)
+
+
+def test_every_code_is_the_number_of_the_table() -> None:
+    assert np.array_equal(value(CODES).astype(np.float64), BY_DEFINITION)
+    finite = EXPONENT < 31
+    assert np.array_equal(value(CODES)[finite], CODES.view(np.float16)[finite].astype(np.float32))
+
+
+def test_operands_are_normalised_but_for_zeros() -> None:
+    m, e = (table.astype(np.int64) for table in operands())
+    zero = (CODES & 0x7FFF) == 0
+    assert not m[zero].any() and (e[zero] == NO_EXPONENT).all()
+    assert (np.abs(m[~zero]) >= 1024).all() and (np.abs(m[~zero]) <= 2047).all()
+    assert np.array_equal(m[~zero] * 2.0 ** (e[~zero] - 25.0), BY_DEFINITION[~zero])
+
+
+def test_a_number_that_has_a_code_gets_it() -> None:
+    for code in range(0, 1 << 15, 7):
+        n = int(BY_DEFINITION[code] * 2**24)
+        assert half_code(0, n, -24, 0x7FFF) == code and half_code(1, n, -24, 0x7FFF) == code | 0x8000
+        assert half_code(0, n << 20, -44, IEEE_LARGEST) == min(code, IEEE_LARGEST)
+
+
+def test_zero_is_zero_whatever_its_exponent() -> None:
+    assert [half_code(s, 0, e, 0x7FFF) for s in (0, 1) for e in (-60, 0, 40)] == [0, 0, 0, 0x8000, 0x8000, 0x8000]
+
+
+def test_vector_stages_take_exponent_31_for_65504() -> None:
+    found = np.array([clamped(int(code)) for code in CODES], np.uint16)
+    assert np.array_equal(found, np.where(EXPONENT == 31, CODES & 0x8000 | IEEE_LARGEST, CODES))

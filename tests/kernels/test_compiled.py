@@ -100,3 +100,22 @@ def test_a_changed_source_is_never_served_from_the_cache(tmp_path: Path) -> None
     after, hits = run()
     assert after != before
     assert hits == "0"
+
+
+EXACT = """
+import numpy as np
+from estream_lab.kernels.exact import matmul
+one = np.ones((32, 32), np.uint16)
+for profile in ("ieee_fp32", "hmx_v73_g4", "hmx_v75_g8"):
+    matmul(one, one, profile)
+"""
+
+
+def test_a_second_process_finds_every_exact_kernel_in_the_cache(tmp_path: Path) -> None:
+    """A kernel that closed over another one would be compiled anew, and kept once more, by every process."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    kept = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", EXACT], env=environment, check=True, capture_output=True)
+        kept.append(sorted(path.name for path in tmp_path.rglob("*.nbc")))
+    assert kept[0] == kept[1] and len(kept[0]) > 10

@@ -25,7 +25,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """What a product's integer, |m · (q − 8)| of up to 15 bits, is rounded to: `kept` · 2^`cut`."""
+    """What a product's integer, |m · (q − 8)| of up to 14 bits, is rounded to: `kept` · 2^`cut`."""
 
     product: int
     cut: int

@@ -13,7 +13,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.executors import EXECUTORS
 from estream_lab.experts.retention import KeepFirst
 from estream_lab.experts.schedule import POLICIES
-from estream_lab.kernels.exact import DEFAULT_PROFILE, PROFILES
+from estream_lab.kernels.profiles import DEFAULT_PROFILE, PROFILES
 from estream_lab.machine import memory_budget_bytes
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}

@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from estream_lab.errors import EStreamError
-from estream_lab.experts.exact import ExactKernel
 from estream_lab.experts.graph import ExpertKernel, HostKernel
-from estream_lab.experts.order_steps import StepRecorder
 from estream_lab.experts.shape import RecordClass
-from estream_lab.kernels.exact import DEFAULT_PROFILE, DEFAULT_VTCM_BYTES, profile
+from estream_lab.kernels.profiles import DEFAULT_PROFILE, DEFAULT_VTCM_BYTES, profile
+
+if TYPE_CHECKING:
+    from estream_lab.experts.order_steps import StepRecorder
 
 EXECUTORS = ("host", "exact")
 
@@ -33,7 +35,7 @@ class Executor:
     kernel: Callable[[RecordClass, int], ExpertKernel] = field(compare=False)
     bytes_for: Callable[[RecordClass, int, int], int] = field(compare=False)
     layout: str = "q4-32x32"
-    stepped: Callable[[RecordClass, int, StepRecorder], ExpertKernel] | None = field(default=None, compare=False)
+    stepped: Callable[[RecordClass, int, "StepRecorder"], ExpertKernel] | None = field(default=None, compare=False)
     most_steps: Callable[[RecordClass, int, int, int], int] | None = field(default=None, compare=False)
 
 
@@ -54,6 +56,8 @@ def exact(
     Raises:
         EStreamError: no such profile.
     """
+    from estream_lab.experts.exact import ExactKernel  # who runs on the host doesn't load it
+
     return Executor(
         "exact",
         profile(profile_name).name,

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import Binder, GroupedRoutes
 from estream_lab.experts.graph import ExpertGraph, GraphCounts
 from estream_lab.experts.hazards import HazardChecker
-from estream_lab.experts.order_steps import StepRecorder
 from estream_lab.experts.protocol import NONE, GroupKey
 from estream_lab.experts.residency import ResidencyError
 from estream_lab.experts.shape import RecordClass
@@ -24,6 +23,9 @@ from estream_lab.streaming.plan import LanePlan, WaitLimit
 from estream_lab.streaming.store import Store
 from estream_lab.trace import Recorder
 from estream_lab.workers import SETTLE_SECONDS
+
+if TYPE_CHECKING:
+    from estream_lab.experts.order_steps import StepRecorder
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,19 @@ class Lane(Protocol):
         ...
 
 
+def _step_recorder() -> "StepRecorder":
+    from estream_lab.experts.order_steps import StepRecorder  # who records no steps doesn't load it
+
+    return StepRecorder()
+
+
 class _InProcessLane:
     """What the streamed and the resident lane share: buffers, graphs and the invocation of one bank."""
 
     def __init__(self, store: Store, plan: LanePlan, arena: Arena) -> None:
         self._store, self._plan, self._arena = store, plan, arena
         self.name, self.numerics_profile = plan.executor.name, plan.executor.numerics_profile
-        self.steps = StepRecorder() if plan.executor.stepped is not None else None
+        self.steps = _step_recorder() if plan.executor.stepped is not None else None
         self._recorder = Recorder(self.name)
         shape = (plan.max_tokens, store.spec.hidden)
         self.x: NDArray[np.float32] = np.zeros(shape, np.float32)

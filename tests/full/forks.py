@@ -16,8 +16,9 @@ PARENT = """
 import json, os, signal, sys, time
 from estream_lab.cli import main
 from estream_lab.engine.kernels import open_kernels
+from estream_lab.experts.executors import HOST
 import estream_lab.viz.report
-open_kernels()
+open_kernels(HOST)
 print("ready", flush=True)
 for line in sys.stdin:
     order = json.loads(line)

@@ -8,9 +8,9 @@ from estream_lab.kernels.exact.decode import decode_q4
 from estream_lab.kernels.exact.elementwise import gather, scatter_add, swiglu
 from estream_lab.kernels.exact.half import value
 from estream_lab.kernels.exact.matmul import matmul
-from estream_lab.kernels.exact.operator import DEFAULT_VTCM_BYTES, ExactOperator
-from estream_lab.kernels.exact.profiles import DEFAULT_PROFILE, PROFILES, Profile, profile
+from estream_lab.kernels.exact.operator import ExactOperator
 from estream_lab.kernels.exact.silu import silu_table
+from estream_lab.kernels.profiles import DEFAULT_PROFILE, DEFAULT_VTCM_BYTES, PROFILES, Profile, profile
 
 __all__ = [
     "DEFAULT_PROFILE",

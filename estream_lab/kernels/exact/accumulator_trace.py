@@ -13,7 +13,7 @@ import numpy as np
 from estream_lab.kernels.exact.accumulate import places_to_normalise
 from estream_lab.kernels.exact.arrays import U16
 from estream_lab.kernels.exact.half import operands
-from estream_lab.kernels.exact.profiles import Profile, profile
+from estream_lab.kernels.profiles import Profile, profile
 
 _FRACTION_BITS = 22
 _SINGLE_BITS = 24

@@ -14,8 +14,8 @@ from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.accumulate import add_4_products, add_8_products
 from estream_lab.kernels.exact.arrays import F32, I16, I32, U16, U32, Integer
 from estream_lab.kernels.exact.half import half_code, half_of_single, operands, value
-from estream_lab.kernels.exact.profiles import Profile, profile
 from estream_lab.kernels.layout import STRIP, TILE_BYTES, pack_tiles, pack_weight_tiles, unpack_tiles
+from estream_lab.kernels.profiles import Profile, profile
 
 MOST_STRIPS = 4
 """Strips whose accumulators lie side by side: the longer the rows, the less a loop's beginning counts."""

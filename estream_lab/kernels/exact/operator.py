@@ -16,15 +16,12 @@ from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16, U32
 from estream_lab.kernels.exact.decode import check_blocks, decode_blocks
 from estream_lab.kernels.exact.elementwise import VALUES, gather_tiles, scatter_tiles, swiglu_tiles
 from estream_lab.kernels.exact.matmul import MOST_STRIPS, Operands, multiply_strips
-from estream_lab.kernels.exact.profiles import profile
 from estream_lab.kernels.exact.silu import silu_table
 from estream_lab.kernels.host import all_finite, threads
 from estream_lab.kernels.host.threads import run_shares
 from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, projection_bytes
+from estream_lab.kernels.profiles import DEFAULT_VTCM_BYTES, profile
 from estream_lab.kernels.vtcm import Access, Step, TilePlan, plan_tiles, steps
-
-DEFAULT_VTCM_BYTES = 8 << 20
-"""Common, but a device is asked for its own (docs/numerics.md, sources)."""
 
 STEP_BYTES = 700  # of a step and what it refers to
 

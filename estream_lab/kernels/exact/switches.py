@@ -20,8 +20,8 @@ from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16
 from estream_lab.kernels.exact.decode import decode_q4
 from estream_lab.kernels.exact.elementwise import VALUES
 from estream_lab.kernels.exact.matmul import matmul
-from estream_lab.kernels.exact.profiles import profile
 from estream_lab.kernels.exact.silu import silu_table
+from estream_lab.kernels.profiles import profile
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
 F64 = NDArray[np.float64]

@@ -48,6 +48,9 @@ PROFILES = {
 
 DEFAULT_PROFILE = "hmx_v75_g8"
 
+DEFAULT_VTCM_BYTES = 8 << 20
+"""Common, but a device is asked for its own (docs/numerics.md, sources)."""
+
 
 def profile(name: str) -> Profile:
     """The profile of this name.

@@ -4,6 +4,7 @@
 without knowing how either was made.
 """
 
+from estream_lab.kernels.layout import TILE_BYTES
 from estream_lab.kernels.vtcm.checker import Overlap, check
 from estream_lab.kernels.vtcm.panels import Access
 from estream_lab.kernels.vtcm.plan import (
@@ -11,7 +12,6 @@ from estream_lab.kernels.vtcm.plan import (
     MAX_COLUMNS,
     MAX_ROWS,
     TILE,
-    TILE_BYTES,
     Region,
     TilePlan,
     least_vtcm,

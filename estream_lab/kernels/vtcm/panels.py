@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from estream_lab.kernels.layout import TILE_BYTES
 from estream_lab.kernels.vtcm.plan import (
     SCALE_BYTES,
     SILU_BYTES,
     TILE,
-    TILE_BYTES,
     TilePlan,
     fp16_bytes,
     packed_bytes,

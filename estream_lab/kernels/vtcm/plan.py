@@ -20,13 +20,10 @@ from a base aligned to 2048 bytes. Integers only, in one order: a C program that
 from dataclasses import dataclass
 
 from estream_lab.errors import EStreamError
-from estream_lab.kernels.layout import BLOCK_BYTES, STRIP
+from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, TILE_BYTES
 
 TILE = STRIP
 """Rows and columns of a matrix tile."""
-
-TILE_BYTES = 2 * TILE * TILE
-"""An fp16 tile: 2,048 bytes, and the alignment of what the matrix unit reads or writes."""
 
 VECTOR_BYTES = 128
 """A vector register, and the alignment of packed panels."""

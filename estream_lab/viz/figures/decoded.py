@@ -11,7 +11,7 @@ from estream_lab.kernels.exact.half import operands
 from estream_lab.kernels.layout import STRIP
 from estream_lab.trace import Provenance
 from estream_lab.viz.figures.tables import table
-from estream_lab.viz.figures.theme import COLOURS, SEQUENCE, dress, provenance_line
+from estream_lab.viz.figures.theme import COLOURS, INK, SEQUENCE, dress, provenance_line
 
 LEVELS = 16
 SIGNIFICAND_BITS = 11
@@ -83,7 +83,7 @@ def decode_outcomes(provenance: Provenance) -> go.Figure:
             textposition="inside",
             insidetextanchor="middle",
             textangle=0,
-            textfont={"color": "#14181c", "size": 11},
+            textfont={"color": INK, "size": 11},
             hovertemplate=f"|q − 8| = %{{x}}: %{{y}} of 1,024<br>{outcome}<extra></extra>",
         )
     figure.update_xaxes(title_text="|q − 8|", dtick=1, showgrid=False)

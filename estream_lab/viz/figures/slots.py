@@ -6,10 +6,9 @@ import plotly.graph_objects as go
 
 from estream_lab.experts.residency import SlotState
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.theme import COLOURS, FAINT, GREY, dress, provenance_line
+from estream_lab.viz.figures.theme import COLOURS, FAINT, GREY, INK, dress, provenance_line
 
 AVAILABLE, FILLING, READY, IN_USE = SlotState
-INK = "#14181c"
 LOOKS = {
     AVAILABLE: ("Available", FAINT, GREY),
     FILLING: ("Filling", COLOURS["storage"], INK),

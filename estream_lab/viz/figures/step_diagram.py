@@ -12,7 +12,7 @@ from estream_lab.experts.order_steps import STEP_UNITS, positions
 from estream_lab.kernels.vtcm import Step, TilePlan, steps
 from estream_lab.trace import Provenance, Trace
 from estream_lab.viz.figures.lifetimes import panel_name
-from estream_lab.viz.figures.theme import GREY, SEQUENCE, dressing, key, provenance_line
+from estream_lab.viz.figures.theme import GREY, INK, SEQUENCE, dressing, key, provenance_line
 
 KINDS = {
     "fetch": SEQUENCE[0],
@@ -27,9 +27,6 @@ KINDS = {
 UNIT_ROW = 40  # px
 MOST_PLACES = 36
 """Places of a static diagram: more leave no room for the names of panels."""
-
-
-INK = "#14181c"
 
 
 @dataclass(frozen=True, slots=True)

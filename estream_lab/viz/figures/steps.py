@@ -12,7 +12,18 @@ from estream_lab.experts.exploration import Setting
 from estream_lab.experts.protocol import AVAILABLE, FILLING, IN_USE, NONE, READY, Bank, State
 from estream_lab.experts.steps import placement
 from estream_lab.viz.figures.story import Story
-from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, FAINT, GREY, LINE, TEMPLATE, head_px, provenance_line
+from estream_lab.viz.figures.theme import (
+    AXIS,
+    CLEAR,
+    COLOURS,
+    FAINT,
+    GREY,
+    INK,
+    LINE,
+    TEMPLATE,
+    head_px,
+    provenance_line,
+)
 
 ROW = 23  # px
 LABELS = 290  # px, for the sentences
@@ -28,7 +39,7 @@ BARE = {
     "automargin": False,
     "ticklabeloverflow": "allow",
 }
-RED, PURPLE, INK = COLOURS["wait"], COLOURS["other"], "#14181c"
+RED, PURPLE = COLOURS["wait"], COLOURS["other"]
 
 KINDS = {
     "routes unknown": (COLOURS["dense"], COLOURS["dense"], INK),

@@ -72,6 +72,9 @@ TEMPLATE = go.layout.Template(
     }
 )
 
+INK = "#14181c"
+"""Text on a light fill, in either theme."""
+
 LINE, LINE_PX = 112, 16
 """Characters of a subtitle line (plotly does not wrap), and its height."""
 

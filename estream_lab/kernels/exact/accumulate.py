@@ -1,7 +1,8 @@
 """The block floating point accumulator (docs/numerics.md, "Block floating point").
 
-Written for one column, and for those of some strips side by side: every step is a loop over columns without branches,
-on 32-bit integers, which the compiler turns into vector code.
+Written for one column, and for `LANES` columns side by side: a loop over columns without branches, on 32-bit integers,
+which the compiler turns into vector code. It does so because lanes lie a fixed distance apart: else it would have to
+ask at run time whether any two of them overlap.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import Callable
 import numpy as np
 
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.exact.arrays import I16, I32
+from estream_lab.kernels.exact.arrays import F32, I32
 from estream_lab.kernels.exact.integer import align, shift_left
 
 I = np.int32
 """numba widens every sum to 64 bits: this brings it back."""
 
-AddProducts = Callable[..., None]
+LANES = 128
+"""Columns side by side: the more there are, the less a loop's beginning counts."""
 
 _PRODUCT_BIAS = I(32)
 _BELOW_THE_TOP, _BIT_29, _BIT_28, _BIT_27 = I((1 << 30) - 1), I(1 << 29), I(1 << 28), I(1 << 27)
@@ -50,40 +52,53 @@ def add_group(
     return shift_left(align(I(a + b), I(1)), places), I(I(top + I(1)) - places)
 
 
-def group_adder(size: int) -> AddProducts:
-    """`add_products` for groups of `size`: a number that the compiler knows lets it keep sums in registers."""
+def group_adder(size: int) -> Callable[[I32, I32, I32, int, np.int32, I32], None]:
+    """`add_products` for groups of `size`: a number that the compiler knows lets it keep the sums in registers."""
 
     @compiled
     def add_products(
-        row_m: I16, row_e: I16, weight_m: I16, weight_e: I16, used: I32, k: int, least: np.int32,
-        significand: I32, exponent: I32, top: I32, total: I32,
-    ) -> None:  # fmt: skip
-        """Add the group of `size` products from `k` on to accumulators side by side, two products at a time.
+        row: I32, weights: I32, used: I32, columns: int, least: np.int32, sums: I32, accumulators: I32
+    ) -> None:
+        """Add a group of `size` products to accumulators side by side.
 
-        `row_m`, `row_e` are (K,), `weight_m`, `weight_e` (K, columns), others (columns,). `weight_m` holds 16 m,
-        because products have 18 bits of fraction and accumulators 22. `used` is -1 where a column's weights in the
-        group aren't all zero, else 0; `top` and `total` are room.
+        Args:
+            row: (2 * size,) int32, m of the row's operands, then e - 32.
+            weights: (2 * size * LANES,) int32, 16 m of weight i and column j at ``i * LANES + j``, then e. (16, because
+                products have 18 bits of fraction and accumulators 22.)
+            used: (LANES,) int32, -1 where a column's weights aren't all zero, else 0.
+            columns: how many of the lanes.
+            least: X_min.
+            sums: (2 * LANES,) int32, room for the group's.
+            accumulators: (2 * LANES,) int32, S of each column, then X.
         """
-        for j in range(len(top)):
-            top[j], total[j] = least, I(0)
-        for i in range(k, k + size, 2):
-            e0, e1 = I(row_e[i] - _PRODUCT_BIAS), I(row_e[i + 1] - _PRODUCT_BIAS)
-            for j in range(len(top)):
-                top[j] = max(top[j], max(I(e0 + weight_e[i, j]), I(e1 + weight_e[i + 1, j])))
-        for i in range(k, k + size, 2):
-            m0, m1 = row_m[i], row_m[i + 1]
-            e0, e1 = I(row_e[i] - _PRODUCT_BIAS), I(row_e[i + 1] - _PRODUCT_BIAS)
-            for j in range(len(top)):
-                first = align(I(m0 * weight_m[i, j]), I(top[j] - I(e0 + weight_e[i, j])))
-                second = align(I(m1 * weight_m[i + 1, j]), I(top[j] - I(e1 + weight_e[i + 1, j])))
-                total[j] = I(total[j] + I(first + second))
-        for j in range(len(top)):
-            s, x = add_group(significand[j], exponent[j], total[j], top[j], least)
+        for j in range(columns):
+            top = least
+            for i in range(size):
+                top = max(top, I(row[size + i] + weights[(size + i) * LANES + j]))
+            total = I(0)
+            for i in range(size):
+                product = I(row[i] * weights[i * LANES + j])
+                total = I(total + align(product, I(top - I(row[size + i] + weights[(size + i) * LANES + j]))))
+            sums[j], sums[LANES + j] = total, top
+        # A loop of its own: one column's steps wait for each other, and the processor looks only so far ahead.
+        for j in range(columns):
+            old_s, old_x = accumulators[j], accumulators[LANES + j]
+            s, x = add_group(old_s, old_x, sums[j], sums[LANES + j], least)
             # A group whose weights are all zero is passed over. By masks: some CPUs store conditionally very slowly.
-            significand[j] = I(s & used[j]) | I(significand[j] & I(~used[j]))
-            exponent[j] = I(x & used[j]) | I(exponent[j] & I(~used[j]))
+            accumulators[j] = I(s & used[j]) | I(old_s & I(~used[j]))
+            accumulators[LANES + j] = I(x & used[j]) | I(old_x & I(~used[j]))
 
     return add_products
 
 
 add_4_products, add_8_products = group_adder(4), group_adder(8)
+
+
+@compiled
+def add_8_values(row: F32, weights: F32, columns: int, totals: F32) -> None:
+    """Add eight products, in order, to fp32 sums side by side: row (8,), weights (8 * LANES,), totals (LANES,)."""
+    for j in range(columns):
+        total = totals[j]
+        for i in range(8):
+            total += row[i] * weights[i * LANES + j]
+        totals[j] = total

@@ -50,7 +50,7 @@ class ExactOperator:
         self._vtcm = np.zeros(self.plan.used_bytes, np.uint8)
         self._regions = {r.name: self._vtcm[r.offset : r.end] for r in self.plan.regions}
         self._regions["silu"].view(np.uint16)[:] = silu_table()
-        self._room = [Operands(max(hidden, ffn), self.profile) for _ in range(threads())]
+        self._room = [Operands(self.profile) for _ in range(threads())]
         self.max_rows = max_rows
 
     @property
@@ -66,7 +66,7 @@ class ExactOperator:
             EStreamError: no such profile, or a shape that doesn't fit the capacity.
         """
         plan = plan_tiles(hidden, ffn, max_rows, vtcm_bytes)
-        rooms = threads * Operands.bytes_for(max(hidden, ffn), profile(profile_name))
+        rooms = threads * Operands.bytes_for(profile(profile_name))
         return plan.used_bytes + rooms + _steps_bytes(plan, max_rows)
 
     @staticmethod

@@ -9,7 +9,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.kernels.exact import PROFILES, matmul
 from estream_lab.kernels.exact.accumulator_trace import Line, Word, accumulator_steps, align, nearest
 from estream_lab.kernels.exact.half import half_of_single
-from estream_lab.kernels.exact.matmul import store
+from estream_lab.kernels.exact.strips import store
 
 from . import rational
 from .groups import adversarial_groups

@@ -7,6 +7,7 @@ faults, over an arena poisoned with NaN; "error" is the one right sentence; "sto
 the same engine then gives the same bits. Any other outcome is printed as WRONG, with what happened.
 """
 
+import signal
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -24,6 +25,8 @@ Found = Mapping[tuple[str, str], Counter[str]]  # (fault, phase): outcomes
 
 def main() -> int:
     """Run the matrix; the status is 1 where an outcome is wrong."""
+    # A script in the background hands an ignored SIGINT down to all it starts, and ^C would never arrive.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     found: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     wrong: list[str] = []
     with tempfile.TemporaryDirectory() as folder:

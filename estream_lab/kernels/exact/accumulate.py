@@ -13,10 +13,8 @@ import numpy as np
 
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import F32, I32
+from estream_lab.kernels.exact.half import I
 from estream_lab.kernels.exact.integer import align, shift_left
-
-I = np.int32
-"""numba widens every sum to 64 bits: this brings it back."""
 
 LANES = 128
 """Columns side by side: the more there are, the less a loop's beginning counts."""
@@ -52,7 +50,7 @@ def add_group(
     return shift_left(align(I(a + b), I(1)), places), I(I(top + I(1)) - places)
 
 
-def group_adder(size: int) -> Callable[[I32, I32, I32, int, np.int32, I32], None]:
+def group_adder(size: int) -> Callable[[I32, I32, I32, int, np.int32, I32, I32], None]:
     """`add_products` for groups of `size`: a number that the compiler knows lets it keep the sums in registers."""
 
     @compiled

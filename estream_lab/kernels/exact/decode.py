@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.exact.arrays import U8, U16, Integer
-from estream_lab.kernels.exact.half import IEEE_LARGEST, exponent_of, half_code, significand_of
+from estream_lab.kernels.exact.arrays import I32, U8, U16, Integer
+from estream_lab.kernels.exact.half import IEEE_LARGEST, I, exponent_of, half_code, significand_of
+from estream_lab.kernels.exact.integer import shift_left, shift_right
 from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, TILE_BYTES
 from estream_lab.kernels.quant import SCALE_LIMIT
 
 _NIBBLE_BYTES = 512
-_TILE = TILE_BYTES // 2  # halfwords
+_NIBBLE_WORDS, _BLOCK_WORDS, _TILE_WORDS = _NIBBLE_BYTES // 4, BLOCK_BYTES // 4, TILE_BYTES // 4
 _SCALE_LIMIT_CODE = int(np.float16(SCALE_LIMIT).view(np.uint16))
 
 
@@ -53,44 +54,41 @@ def check_scales(scales: NDArray[Any]) -> None:
 
 
 @compiled
-def weight_code(scale: Integer, q: Integer) -> Integer:
+def weight_code(scale: Integer, q: Integer) -> np.int32:
     """d * (q - 8) as a code; `scale` is the code of d, below 8192 in magnitude."""
-    weight = int(q) - 8
-    negative = int(scale >> 15) ^ int(weight < 0)
-    return half_code(negative, significand_of(scale) * abs(weight), exponent_of(scale) - 25, IEEE_LARGEST)
+    d, weight = I(scale), I(I(q) - I(8))
+    negative = I(shift_right(d, I(15)) ^ shift_right(weight, I(31))) & I(1)
+    magnitude = max(weight, I(-weight))
+    return half_code(negative, I(significand_of(d) * magnitude), I(exponent_of(d) - I(25)), IEEE_LARGEST)
 
 
 @compiled
 def _decode_rows(q: U8, scales: U16, out: U16) -> None:
     for row in range(len(q)):
         for k in range(q.shape[1]):
-            out[row, k] = weight_code(np.int64(scales[row, k // STRIP]), np.int64(q[row, k]))
+            out[row, k] = weight_code(scales[row, k // STRIP], q[row, k])
 
 
 @compiled
-def decode_blocks(packed: U8, tiles: U16, begin: int, end: int) -> None:
+def decode_blocks(packed: I32, pairs: I32, begin: int, end: int) -> None:
     """Blocks begin..end of q4-32x32 to as many tiles: block b becomes tile b.
 
     Args:
-        packed: blocks of 576 bytes.
-        tiles: halfwords of the tiles.
+        packed: words of blocks of 576 bytes: word j of eight inputs has a nibble of column j for each.
+        pairs: words of tiles: one has a column's codes of two inputs, the first one lower.
     """
-    codes = np.empty(16, np.uint16)
+    scales = np.empty(STRIP, np.int32)
     for block in range(begin, end):
-        first, tile = block * BLOCK_BYTES, block * _TILE
+        words = packed[block * _BLOCK_WORDS : (block + 1) * _BLOCK_WORDS]
         for j in range(STRIP):
-            at = first + _NIBBLE_BYTES + 2 * j
-            scale = np.int64(packed[at]) | np.int64(packed[at + 1]) << 8
-            codes[8] = scale & 0x8000
-            for q in range(8):  # 8 + (8 - q) is the same weight with the other sign
-                code = weight_code(scale, q)
-                codes[q] = code
-                if q > 0:
-                    codes[16 - q] = code ^ 0x8000
-            for k in range(STRIP):
-                byte = np.int64(packed[first + 128 * (k // 8) + 4 * j + k % 4])
-                code = codes[byte & 15 if k % 8 < 4 else byte >> 4]
-                tiles[tile + k // 2 * 64 + 2 * j + k % 2] = code
+            scales[j] = shift_right(words[_NIBBLE_WORDS + j // 2], I(16 * (j % 2))) & 0xFFFF
+        for k in range(0, STRIP, 2):
+            nibbles, tile = words[k // 8 * STRIP :], pairs[block * _TILE_WORDS + k // 2 * STRIP :]
+            place = I(8 * (k % 4) + k % 8 // 4 * 4)
+            for j in range(STRIP):
+                first = weight_code(scales[j], I(shift_right(nibbles[j], place) & I(15)))
+                second = weight_code(scales[j], I(shift_right(nibbles[j], I(place + I(8))) & I(15)))
+                tile[j] = I(first | shift_left(second, I(16)))
 
 
 def check_blocks(packed: U8) -> None:

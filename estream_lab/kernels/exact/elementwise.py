@@ -62,7 +62,7 @@ def scatter_add(y: F32, out: U16, token: I32, weight: F32) -> None:
 @compiled
 def _gather_codes(bits: U32, out: U16) -> None:
     for i in range(len(bits)):
-        out[i] = half_of_single(np.int64(bits[i]), IEEE_LARGEST)
+        out[i] = half_of_single(bits[i], IEEE_LARGEST)
 
 
 @compiled
@@ -89,14 +89,16 @@ def gather_tiles(x: U32, token: I32, rows: int, hidden: int, tiles: U16, begin: 
         token: int32, one for each of the rows.
         tiles: halfwords of activation tiles.
     """
+    codes = np.empty(hidden, np.uint16)
     for row in range(begin, end):
+        if row < rows:
+            source = np.int64(token[row]) * hidden
+            _gather_codes(x[source : source + hidden], codes)
+        else:
+            codes[:] = 0
         at = row // STRIP * (hidden // STRIP) * _TILE + row % STRIP // 2 * 64 + row % 2
         for h in range(hidden):
-            place = at + h // STRIP * _TILE + h % STRIP * 2
-            if row < rows:
-                tiles[place] = half_of_single(np.int64(x[token[row] * hidden + h]), IEEE_LARGEST)
-            else:
-                tiles[place] = 0
+            tiles[at + h // STRIP * _TILE + h % STRIP * 2] = codes[h]
 
 
 @compiled

@@ -7,54 +7,55 @@ from numpy.typing import NDArray
 
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import I16, Integer
-from estream_lab.kernels.exact.integer import bit_length
+from estream_lab.kernels.exact.integer import bit_length, shift_left, shift_right
+
+I = np.int32
+"""numba widens every sum to 64 bits: this brings it back."""
 
 IEEE_LARGEST = 0x7BFF  # 65504, in the stages that know no exponent code 31
 NO_EXPONENT = -10_000  # of a zero: it never decides which exponent of several is the largest
 
 
 @compiled
-def half_code(negative: Integer, magnitude: Integer, exponent: Integer, largest: Integer) -> Integer:
+def half_code(negative: Integer, magnitude: Integer, exponent: Integer, largest: Integer) -> np.int32:
     """The code nearest to ``magnitude * 2 ** exponent``, ties to even, subnormals included, at most ``largest``.
 
-    `magnitude` is below 2^62; `negative` is 0 or 1, and is kept for zeros.
+    `magnitude` is below 2^30; `negative` is 0 or 1, and is kept for zeros. Without branches, on 32-bit integers: a loop
+    over numbers becomes vector code.
     """
-    if magnitude == 0:
-        return negative << 15
-    length = int(bit_length(magnitude))
-    code_exponent = max(1, length - 1 + exponent + 15)  # 1 also for subnormals: their last bit weighs as much
-    shift = code_exponent - 25 - exponent  # places that are rounded away
-    if shift <= 0:
-        kept = magnitude << -shift
-    elif shift > length:  # less than half of the last place
-        kept = 0
-    else:
-        kept = magnitude >> shift
-        lost, half = magnitude & ((1 << shift) - 1), 1 << (shift - 1)
-        if lost > half or (lost == half and kept & 1):
-            kept += 1
+    length = bit_length(I(magnitude))
+    # The exponent code is 1 also for subnormals: their last bit weighs as much.
+    code_exponent = max(I(1), I(I(length + I(exponent)) + I(14)))
+    places = I(I(code_exponent - I(25)) - I(exponent))  # that are rounded away; where below 0, that are added
+    wide = shift_left(I(magnitude), max(I(-places), I(0)))
+    places = min(max(places, I(0)), I(31))
+    kept = shift_right(wide, places)
+    lost, half = I(wide - shift_left(kept, places)), shift_left(I(1), max(I(places - I(1)), I(0)))
+    up = I(lost > half) | I(I(lost == half) & I(kept & I(1)))
     # The leading bit, 1024, of what is kept adds one to the exponent code; so does a carry.
-    return negative << 15 | min(((code_exponent - 1) << 10) + kept, largest)
+    code = min(I(I(shift_left(I(code_exponent - I(1)), I(10)) + kept) + up), I(largest))
+    return I(shift_left(I(negative), I(15)) | (I(0) if magnitude == 0 else code))
 
 
 @compiled
-def half_of_single(bits: Integer, largest: Integer) -> Integer:
-    """The code nearest to the fp32 number with these bits, which is finite."""
-    exponent = bits >> 23 & 255
-    magnitude = (bits & 0x7FFFFF) | (0x800000 if exponent else 0)
-    return half_code(bits >> 31 & 1, magnitude, max(1, exponent) - 150, largest)
+def half_of_single(bits: Integer, largest: Integer) -> np.int32:
+    """The code nearest to the fp32 number with these bits (of an int32 or uint32), which is finite."""
+    word = I(bits)
+    exponent = I(shift_right(word, I(23)) & I(255))
+    magnitude = I(I(word & I(0x7FFFFF)) | (I(0x800000) if exponent != I(0) else I(0)))
+    return half_code(I(shift_right(word, I(31)) & I(1)), magnitude, I(max(I(1), exponent) - I(150)), largest)
 
 
 @compiled
-def significand_of(code: Integer) -> Integer:
+def significand_of(code: Integer) -> np.int32:
     """m of a code whose value is m * 2^(exponent_of(code) - 25), without sign, not normalised."""
-    return (code & 0x3FF) | (0x400 if code & 0x7C00 else 0)
+    return I(I(I(code) & I(0x3FF)) | (I(0x400) if I(I(code) & I(0x7C00)) != I(0) else I(0)))
 
 
 @compiled
-def exponent_of(code: Integer) -> Integer:
+def exponent_of(code: Integer) -> np.int32:
     """e of a code whose value is significand_of(code) * 2^(e - 25)."""
-    return max(1, code >> 10 & 31)
+    return max(I(1), I(shift_right(I(code), I(10)) & I(31)))
 
 
 @compiled

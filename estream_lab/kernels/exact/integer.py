@@ -41,11 +41,21 @@ def shift_left(typing_context: Any, value: Any, places: Any) -> Any:
 
 
 @intrinsic
+def shift_right(typing_context: Any, value: Any, places: Any) -> Any:
+    """An int32 shifted right by int32 `places`, 0 to 31, towards minus infinity."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ashr(*arguments)
+
+    return types.int32(types.int32, types.int32), codegen
+
+
+@intrinsic
 def bit_length(typing_context: Any, value: Any) -> Any:
-    """Bits of an int64 >= 0 from its highest set one on; 0 for 0."""
+    """Bits of an int32 >= 0 from its highest set one on, as an int32; 0 for 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         zeros = builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
-        return builder.sub(ir.Constant(ir.IntType(64), 64), zeros)
+        return builder.sub(ir.Constant(_I32, 32), zeros)
 
-    return types.int64(types.int64), codegen
+    return types.int32(types.int32), codegen

@@ -7,6 +7,7 @@ their accumulators, stay in the cache next to the core.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from estream_lab.kernels.profiles import Profile, profile
 MOST_STRIPS = LANES // STRIP
 """Strips whose accumulators lie side by side."""
 
-_ROWS = 64  # of a block: the more, the less often weights are taken apart
+_ROWS = 128  # of a block: the more, the less often weights are taken apart
 
 
 class Operands:
@@ -42,7 +43,8 @@ class Operands:
     def __init__(self, chosen: Profile) -> None:
         size = chosen.group if chosen.block_floating else 8
         parts = 2 if chosen.block_floating else 1  # significands and exponents, or fp32
-        groups, kind = STRIP // size, np.int32 if chosen.block_floating else np.float32
+        groups = STRIP // size
+        kind: type[Any] = np.int32 if chosen.block_floating else np.float32
         self.weights = np.zeros((groups, parts * size * LANES), kind)
         self.used = np.zeros((groups, LANES), np.int32)
         self.rows = np.zeros((_ROWS, groups, parts * size), kind)
@@ -117,15 +119,15 @@ def multiply_strips(
         chosen: the numerics profile. room: scratch of this thread, made for it.
     """
     columns, first = len(strips) * STRIP, strips.start
-    tiles = weights[first * depth * STRIP : strips.stop * depth * STRIP]
+    pairs = weights[first * depth * STRIP : strips.stop * depth * STRIP].view(np.int32)
     if chosen.block_floating:
         _MULTIPLY[chosen.group](
-            activations, tiles, out, rows, depth, first, columns, out_columns, chosen.least_exponent, chosen.largest,
+            activations, pairs, out, rows, depth, first, columns, out_columns, chosen.least_exponent, chosen.largest,
             WORDS, room.weights, room.used, room.rows, room.sums, room.accumulators,
         )  # fmt: skip
     else:
         _multiply_fp32(
-            activations, tiles, out, rows, depth, first, columns, out_columns, chosen.largest, VALUES, room.weights,
+            activations, pairs, out, rows, depth, first, columns, out_columns, chosen.largest, VALUES, room.weights,
             room.rows, room.accumulators, room.accumulators.view(np.uint32),
         )  # fmt: skip
 
@@ -135,7 +137,7 @@ def _multiplier(size: int) -> Callable[..., None]:
 
     @compiled
     def multiply_groups(
-        activations: U16, tiles: U16, out: U16, rows: int, depth: int, strip: int, columns: int, out_columns: int,
+        activations: U16, pairs: I32, out: U16, rows: int, depth: int, strip: int, columns: int, out_columns: int,
         least: int, largest: int, words: I32, weights: I32, used: I32, row_operands: I32, sums: I32,
         accumulators: I32,
     ) -> None:  # fmt: skip
@@ -143,7 +145,7 @@ def _multiplier(size: int) -> Callable[..., None]:
             some = min(_ROWS, rows - first)
             accumulators[:, :LANES], accumulators[:, LANES:] = 0, least
             for k in range(0, depth, STRIP):
-                take_weights(tiles, depth, k, columns, words, weights, used)
+                take_weights(pairs, depth, k, columns, weights, used)
                 take_rows(activations, depth, first, some, k, words, row_operands)
                 for group in range(len(weights)):
                     for row in range(some):
@@ -168,7 +170,7 @@ def _multiplier(size: int) -> Callable[..., None]:
 
 @compiled
 def _multiply_fp32(
-    activations: U16, tiles: U16, out: U16, rows: int, depth: int, strip: int, columns: int, out_columns: int,
+    activations: U16, pairs: I32, out: U16, rows: int, depth: int, strip: int, columns: int, out_columns: int,
     largest: int, values: F32, weights: F32, row_values: F32, totals: F32, total_bits: U32,
 ) -> None:  # fmt: skip
     """Each sum in fp32 over ascending K; the products are exact."""
@@ -176,7 +178,7 @@ def _multiply_fp32(
         some = min(_ROWS, rows - first)
         totals[:] = 0
         for k in range(0, depth, STRIP):
-            take_weight_values(tiles, depth, k, columns, values, weights)
+            take_weight_values(pairs, depth, k, columns, values, weights)
             take_row_values(activations, depth, first, some, k, values, row_values)
             for group in range(len(weights)):
                 for row in range(some):

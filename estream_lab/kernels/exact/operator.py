@@ -154,7 +154,7 @@ class ExactOperator:
             self._fetch(step, planes)
         elif step.kind == "decode":
             for packed, decoded in zip(step.reads, step.writes, strict=True):
-                self._decode(self._bytes(packed), self._codes(decoded))
+                self._decode(self._bytes(packed).view(np.int32), self._bytes(decoded).view(np.int32))
         elif step.kind == "gather":
             self._gather(step, x.view(np.uint32).reshape(-1), token[step.first_row :], self._codes(step.writes[0]))
         elif step.kind == "matmul":
@@ -197,11 +197,11 @@ class ExactOperator:
 
         run_shares(share, rows, threads())
 
-    def _decode(self, packed: U8, tiles: U16) -> None:
-        blocks = len(packed) // BLOCK_BYTES
+    def _decode(self, packed: I32, pairs: I32) -> None:
+        blocks = packed.nbytes // BLOCK_BYTES
 
         def share(index: int, shares: int, worker: int) -> None:
-            decode_blocks(packed, tiles, blocks * index // shares, blocks * (index + 1) // shares)
+            decode_blocks(packed, pairs, blocks * index // shares, blocks * (index + 1) // shares)
 
         run_shares(share, blocks, threads())
 

@@ -1,5 +1,7 @@
 """Codes taken apart and put together, over all of them."""
 
+from fractions import Fraction
+
 import numpy as np
 
 from estream_lab.kernels.exact.half import IEEE_LARGEST, NO_EXPONENT, clamped, half_code, operands, value
@@ -28,9 +30,25 @@ def test_operands_are_normalised_but_for_zeros() -> None:
 
 def test_a_number_that_has_a_code_gets_it() -> None:
     for code in range(0, 1 << 15, 7):
-        n = int(BY_DEFINITION[code] * 2**24)
-        assert half_code(0, n, -24, 0x7FFF) == code and half_code(1, n, -24, 0x7FFF) == code | 0x8000
-        assert half_code(0, n << 20, -44, IEEE_LARGEST) == min(code, IEEE_LARGEST)
+        n, e = (1024 + (code & 1023), code >> 10) if code >> 10 else (code, 1)
+        assert half_code(0, n, e - 25, 0x7FFF) == code and half_code(1, n, e - 25, 0x7FFF) == code | 0x8000
+        assert half_code(0, n << 18, e - 43, IEEE_LARGEST) == min(code, IEEE_LARGEST)
+
+
+def test_rounding_is_to_nearest_even_for_every_place_of_30_bits() -> None:
+    """Against exact fractions and the definition of a code's value."""
+    rng = np.random.default_rng(0)
+    for _ in range(4000):
+        n, e = int(rng.integers(0, 1 << int(rng.integers(1, 31)))), int(rng.integers(-64, 8))
+        exact = Fraction(n) * Fraction(2) ** e
+        code = int(half_code(0, n, e, 0x7FFF))
+        below, here = (Fraction(float(value(np.array([c], np.uint16))[0])) for c in (max(code - 1, 0), code))
+        assert exact >= (below + here) / 2
+        if code < 0x7FFF:
+            middle = (here + Fraction(float(value(np.array([code + 1], np.uint16))[0]))) / 2
+            assert exact < middle or (exact == middle and code % 2 == 0)
+        if exact == (below + here) / 2 and code:
+            assert code % 2 == 0
 
 
 def test_zero_is_zero_whatever_its_exponent() -> None:

@@ -137,13 +137,15 @@ class Fault:
     Attributes:
         name: as the table prints it.
         expected: "result", "stopped", or a regular expression of the one sentence.
-        slow_to_notice: only a deadline shows it.
+        slow_to_notice: only a deadline shows it, or that a thread can't be stopped.
+        wait_limit: that deadline, in seconds.
         leaves_store: the store's files are as before.
     """
 
     name = "arena full"
     expected = "result"
     slow_to_notice = False
+    wait_limit = 0.2
 
     @property
     def outcome(self) -> str:
@@ -403,6 +405,7 @@ class SignalWhileHung(Hung):
     """A signal comes, and the read never returns."""
 
     expected = "stopped"
+    wait_limit = 20.0  # the signal ends the wait, however late a busy machine delivers it
 
     def __init__(self, name: str, number: signal.Signals) -> None:
         self.name, self.number = name, number

@@ -225,7 +225,7 @@ def impatience(fault: Fault) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(patch.object(loader, "BUSY_WAITS", [0.0001] * 11))
         if fault.slow_to_notice:
-            patches.enter_context(patch.object(WaitLimit, "of", classmethod(lambda cls, *_: cls(0.2))))
+            patches.enter_context(patch.object(WaitLimit, "of", classmethod(lambda cls, *_: cls(fault.wait_limit))))
             for module in (lane, loader):
                 patches.enter_context(patch.object(module, "SETTLE_SECONDS", 0.05))
         yield

@@ -15,7 +15,7 @@ from estream_lab.viz.explore.base import Explorer, Picture, named
 from estream_lab.viz.figures.bound_route import PSI, RECORDS, BoundRoutes, bound_route_drawing
 from estream_lab.viz.figures.theme import mebibytes
 
-MOST_TOKENS = 64  # more routes are points too close to be clicked
+MOST_ROUTES = 64  # more are points too close to be clicked, and too many to follow the hand
 
 
 class CompactionExplorer(Explorer):
@@ -33,7 +33,8 @@ class CompactionExplorer(Explorer):
     ) -> None:
         self.routes, self.placement, self.provenance = routes, np.array(placement), provenance
         self.arena, self.record = arena, record
-        most = min(MOST_TOKENS, int(routes.token[-1]) + 1)
+        following = routes.token[MOST_ROUTES] if len(routes) > MOST_ROUTES else routes.token[-1] + 1
+        most = max(1, int(following))  # whole tokens
         tokens = named(widgets.IntSlider(min(16, most), 1, most), "tokens T")
         count, start = self._count(tokens.value), self.bound(tokens.value, 0, 1).binding.route[:1]
         tokens.observe(self._fewer_or_more, names="value")  # before the picture is drawn

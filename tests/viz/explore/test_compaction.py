@@ -99,6 +99,14 @@ def test_fewer_tokens_have_fewer_routes_and_the_chosen_one_is_among_them(explore
     assert plain(explorer.live.shown)["data"] == drawn(explorer)["data"]
 
 
+@pytest.mark.parametrize(("k", "most"), [(2, 32), (5, 12), (8, 8), (80, 1)])
+def test_no_more_routes_than_follow_the_hand(k: int, most: int) -> None:
+    routes = synthetic_routes(40, 90, k, alpha=0, seed=1)
+    placement = np.arange(90, dtype=np.int32)
+    explorer = CompactionExplorer(routes, placement, Arena(2, 45, RECORD.stride), RECORD, {"kind": "synthetic"})
+    assert explorer.controls["tokens"].max == most
+
+
 def test_the_static_figure_tells_its_settings(explorer: CompactionExplorer) -> None:
     click(explorer, PSI, 7)
     assert explorer.figure.layout.title.subtitle.text.startswith(

@@ -101,7 +101,7 @@ def test_fewer_tokens_have_fewer_routes_and_the_chosen_one_is_among_them(explore
 
 @pytest.mark.parametrize(("k", "most"), [(2, 32), (5, 12), (8, 8), (80, 1)])
 def test_no_more_routes_than_follow_the_hand(k: int, most: int) -> None:
-    routes = synthetic_routes(40, 90, k, alpha=0, seed=1)
+    routes = synthetic_routes(40, 90, k, alpha=4, seed=1)
     placement = np.arange(90, dtype=np.int32)
     explorer = CompactionExplorer(routes, placement, Arena(2, 45, RECORD.stride), RECORD, {"kind": "synthetic"})
     assert explorer.controls["tokens"].max == most

@@ -26,13 +26,22 @@ def size(text: str) -> int:
     Raises:
         argparse.ArgumentTypeError: anything else.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)(?:/s)?\s*", text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
     if match is None or match[2].upper() not in _UNITS:
         raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 900MiB, 2GiB or 4096")
     count = int(Fraction(match[1]) * _UNITS[match[2].upper()])
     if count >= 2**63:
         raise argparse.ArgumentTypeError(f"'{text}' is more than a computer can address")
     return count
+
+
+def rate(text: str) -> int:
+    """Bytes a second of '20MB/s', or of a size.
+
+    Raises:
+        argparse.ArgumentTypeError: anything else.
+    """
+    return size(text.strip().removesuffix("/s"))
 
 
 def budget(text: str) -> int:
@@ -107,7 +116,7 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     parser.add_argument("--route-capacity", type=positive, metavar="C", help="most routes of one invocation")
     parser.add_argument("--chunk-tokens", type=positive, metavar="N", help="T_max: longer prompts run in chunks")
     parser.add_argument(
-        "--read-bandwidth", type=size, metavar="SIZE/s", help="hold expert reads to a declared limit, e.g. 20MB/s"
+        "--read-bandwidth", type=rate, metavar="SIZE/s", help="hold expert reads to a declared limit, e.g. 20MB/s"
     )
     parser.add_argument("--resident", action="store_true", help="hold all experts in memory (for comparison)")
 

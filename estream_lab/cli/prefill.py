@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, prompt_tokens
@@ -25,11 +26,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    paths = [path for path in (options.trace, options.steps, options.report) if path is not None]
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise EStreamError("two results would be written to one file: give each its own")
-    for path in paths:
-        check_writable(path)
+    _check_results(options)
     if options.report is not None:
         # plotly takes a second to import, and memory: before the engine opens, a memory budget counts it
         from estream_lab.viz.report import write_report
@@ -49,6 +46,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_results(options: argparse.Namespace) -> None:
+    """Refuse files that can't be written, or that two results would go to, before work is spent on them."""
+    taken: dict[str, str] = {}
+    for option, path in (("--trace", options.trace), ("--steps", options.steps), ("--report", options.report)):
+        if path is None:
+            continue
+        other = taken.setdefault(os.path.realpath(path), option)
+        if other != option:
+            raise EStreamError(f"{other} and {option} would both be written to {path}: give each a file of its own")
+        check_writable(path)
+
+
 def kept(options: argparse.Namespace) -> str:
     """What a stopped run leaves."""
     return kept_files(options, options.trace, options.steps, options.report)
@@ -61,6 +70,7 @@ def summary(result: PrefillResult) -> str:
     direct = "direct I/O" if result.direct_io else f"buffered reads ({result.fallback_reason})"
     lines = [
         f"lane            {result.lane} ({result.profile}), {result.layout}, measured on {result.machine}",
+        *_tiles(result),
         f"schedule        {result.schedule}{', carried over' * result.carry_over}: G={result.group_size} "
         f"B={result.banks} Q={result.queue_depth}{limit}",
         f"tokens          {result.tokens} in {result.seconds:.3f} s = {result.tokens_per_second:.1f} tokens/s",
@@ -77,3 +87,13 @@ def summary(result: PrefillResult) -> str:
         "next tokens     " + ", ".join(f"{text!r} {logprob:.3f}" for _, text, logprob in result.top),
     ]
     return "\n".join(lines)
+
+
+def _tiles(result: PrefillResult) -> list[str]:
+    """What the exact executor computed with, a line; nothing for others."""
+    plan = result.tile_plan
+    if not plan:
+        return []
+    tiles = f"M={plan['tile_rows']} Nf={plan['ffn_panel_columns']} Nd={plan['hidden_panel_columns']}"
+    vtcm = f"{plan['vtcm_used_bytes']} of {plan['vtcm_bytes']} bytes of VTCM"
+    return [f"tiles           {tiles}, {vtcm}: computed on this computer as the device does"]

@@ -169,6 +169,7 @@ def measured(
         machine=processor(),
         layout=store.layout,
         profile=lane.numerics_profile,
+        tile_plan=_tile_plan(store, plan),
         schedule=schedule,
         carry_over=isinstance(plan.policies.schedule, CarryOver),
         retention=plan.policies.retention.name,
@@ -197,6 +198,10 @@ def _held(holdings: Holdings, room: Room, request: Request, memory: MemoryPlan, 
     }
 
 
+def _tile_plan(store: Store, plan: LanePlan) -> dict[str, str | int | float | bool]:
+    return dict(plan.executor.provenance(store.classes[0], plan.route_capacity))  # all classes have the model's sizes
+
+
 def _provenance(
     store: Store, lane: InProcessLane, plan: LanePlan, schedule: str, tokens: int
 ) -> dict[str, str | int | float | bool]:
@@ -221,4 +226,5 @@ def _provenance(
         "tokens": tokens,
         "threads": host.threads(),
         "version": __version__,
+        **_tile_plan(store, plan),
     }

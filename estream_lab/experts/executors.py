@@ -12,8 +12,13 @@ from estream_lab.kernels.profiles import DEFAULT_PROFILE, DEFAULT_VTCM_BYTES, pr
 
 if TYPE_CHECKING:
     from estream_lab.experts.order_steps import StepRecorder
+    from estream_lab.trace import Provenance
 
 EXECUTORS = ("host", "exact")
+
+
+def _nothing_more(record: RecordClass, route_capacity: int) -> "Provenance":
+    return {}
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,7 @@ class Executor:
         layout: the layout of records that `warm` is called with.
         stepped: makes a kernel that tells its steps, where the executor has any and they are wanted.
         most_steps: at most how many those are, of a record class and C, for so many slots and records.
+        provenance: what traces say of how it runs a record class with C, beside its name and profile.
     """
 
     name: str
@@ -37,6 +43,7 @@ class Executor:
     layout: str = "q4-32x32"
     stepped: Callable[[RecordClass, int, "StepRecorder"], ExpertKernel] | None = field(default=None, compare=False)
     most_steps: Callable[[RecordClass, int, int, int], int] | None = field(default=None, compare=False)
+    provenance: Callable[[RecordClass, int], "Provenance"] = field(default=_nothing_more, compare=False)
 
 
 HOST = Executor("host", HostKernel.numerics_profile, HostKernel, HostKernel.bytes_for, "f32")
@@ -65,6 +72,7 @@ def exact(
         partial(ExactKernel.bytes_for, profile_name=profile_name, vtcm_bytes=vtcm_bytes),
         stepped=partial(ExactKernel, profile_name=profile_name, vtcm_bytes=vtcm_bytes) if steps else None,
         most_steps=partial(ExactKernel.most_steps, vtcm_bytes=vtcm_bytes) if steps else None,
+        provenance=partial(ExactKernel.provenance, vtcm_bytes=vtcm_bytes),
     )
 
 

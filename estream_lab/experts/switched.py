@@ -1,6 +1,7 @@
 """Expert graphs with each step of the device's arithmetic switched on by itself, and kernels that are watched."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -37,20 +38,35 @@ class SwitchedKernel:
 
     @staticmethod
     def bytes_for(record: RecordClass, route_capacity: int, threads: int) -> int:
-        """`nbytes` of a kernel of this size: float64 copies of an expert's weights, of its rows and of its results."""
+        """`nbytes` of a kernel of this size: an expert as it is stored, one of its projections twice in float64, rows.
+
+        Rows are float64, too: those of all records as results, those of one slot in every stage between. Enough for
+        whatever is switched on.
+        """
         hidden, ffn = record.shape.hidden, record.shape.ffn
-        return 8 * (2 * 3 * hidden * ffn + route_capacity * (4 * hidden + 6 * ffn))
+        return 8 * (4 * hidden * ffn + route_capacity * (4 * hidden + 6 * ffn))
 
     def __call__(
         self, x: NDArray[np.float32], y: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass
     ) -> None:
         """See `ExpertKernel`."""
-        filled = np.diff(binding.offsets) > 0
-        experts = [
-            arena_weights(arena, record, int(slot)) if has_records else None
-            for slot, has_records in zip(binding.slot, filled, strict=True)
-        ]
+        experts = _Unpacked(arena, record, binding.slot)
         switched_bank(x, y, binding.offsets, binding.token, binding.weight, experts, self._switches)
+
+
+@dataclass(frozen=True)
+class _Unpacked:
+    """The experts in an arena's slots, each unpacked when it is asked for: `kernels.exact.switches.Experts`."""
+
+    arena: Arena
+    record: RecordClass
+    slots: NDArray[np.int32]  # (S,)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def __getitem__(self, slot: int, /) -> tuple[Weights, Weights, Weights]:
+        return arena_weights(self.arena, self.record, int(self.slots[slot]))
 
 
 def label(switches: Switches) -> str:
@@ -82,7 +98,7 @@ def watched(executor: Executor, watcher: Watcher) -> Executor:
     def kernel(record: RecordClass, route_capacity: int) -> ExpertKernel:
         return _Watched(executor.kernel(record, route_capacity), watcher)
 
-    return Executor("watched", executor.numerics_profile, kernel, executor.bytes_for, executor.layout)
+    return replace(executor, name="watched", kernel=kernel, stepped=None, most_steps=None)
 
 
 class _Watched:

@@ -325,21 +325,3 @@ def test_prefill_under_the_devices_arithmetic(estream: Run, store: str, tmp_path
         for more in ((), ("--profile", "hmx_v75_g8"), ("--vtcm", "300KiB"))
     }
     assert len(hashes) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--profile", "ieee_fp32"), "the host executor has no numerics profile"),
-        (("--steps", "steps.json"), "the host executor has no record of steps"),
-        (("--executor", "exact", "--vtcm", "1KiB"), "the region activations takes"),
-        (("--vtcm", "8MiB"), "the host executor has no VTCM capacity"),
-        (("--executor", "exact", "--vtcm", "0"), "vtcm bytes must be at least 1"),
-        (("--executor", "exact", "--steps", "s.json", "--trace", "./s.json"), "written to one file"),
-    ],
-)
-def test_what_an_executor_does_not_have_is_one_sentence(
-    estream: Run, store: str, arguments: tuple[str, ...], message: str
-) -> None:
-    status, out, err = estream("prefill", store, "--tokens", TOKENS, *arguments)
-    assert status != 0 and not out and message in err and err.count("\n") == 1 and "Traceback" not in err

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from estream_lab.engine import EngineSettings, PrefillEngine, PrefillResult
+from estream_lab.engine import prefill as engine_module
 from estream_lab.engine.memory import SPAN_BYTES, Beforehand, Demand, plan_memory
 from estream_lab.errors import EStreamError
 from estream_lab.experts.executors import exact
 from estream_lab.kernels.exact import PROFILES
+from estream_lab.kernels.vtcm import plan_tiles
 from estream_lab.streaming import Store
 from tests.stores import SPEC, synthetic_store
 
@@ -99,9 +101,41 @@ def test_kernels_take_what_the_plan_says(store_path: Path) -> None:
     assert result.memory["kernels"] == plan.kernels
 
 
-def test_stores_of_another_layout_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(EStreamError, match="reads records in q4-32x32, not f32"):
-        prefill(synthetic_store(tmp_path, "f32"))
+def test_stores_of_another_layout_are_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = synthetic_store(tmp_path, "f32")
+    for name in ("open_kernels", "Holdings"):
+        monkeypatch.setattr(engine_module, name, lambda *_: pytest.fail("too late"))
+    with pytest.raises(EStreamError, match="reads records in q4-32x32, not f32: pack the model with --quant q4_0"):
+        PrefillEngine.open(store, executor="exact")
+
+
+def test_traces_and_results_say_what_the_steps_ran_in(store_path: Path) -> None:
+    result = prefill(store_path, record_steps=True, profile="hmx_v73_g4", vtcm_bytes=170_000, route_capacity=7)
+    plan = plan_tiles(SPEC.hidden, SPEC.ffn, 7, 170_000)
+    said = {"numerics_profile": "hmx_v73_g4", "vtcm_bytes": 170_000, "vtcm_used_bytes": plan.used_bytes}
+    said |= {"tile_rows": plan.rows, "ffn_panel_columns": plan.ffn_columns, "hidden_panel_columns": plan.hidden_columns}
+    assert result.steps is not None
+    for provenance in (result.steps.provenance, result.trace.provenance):
+        assert said.items() <= provenance.items()
+    assert result.to_json()["tile_plan"].items() <= said.items() and len(result.tile_plan) == 5
+    with PrefillEngine.open(store_path) as engine:
+        host = engine.prefill(TOKENS)
+    assert host.tile_plan == {} and not said.keys() - {"numerics_profile"} & host.trace.provenance.keys()
+
+
+def test_the_tiles_that_are_said_are_those_that_run(store_path: Path) -> None:
+    """Panels of a gate and up fetch, and rows of a gather, as recorded."""
+    result = prefill(store_path, record_steps=True, vtcm_bytes=170_000)
+    assert result.steps is not None
+    plan, down = result.tile_plan, {s.tile for s in result.steps.select(name="fetch down")}
+    pairs = {s.tile for s in result.steps.select(name="fetch gate and up")}
+    assert (len(pairs), len(down)) == (
+        -(-SPEC.ffn // int(plan["ffn_panel_columns"])),
+        -(-SPEC.hidden // int(plan["hidden_panel_columns"])),
+    )
+    assert max(s.rows or 0 for s in result.steps.select(name="gather")) <= int(plan["tile_rows"])
 
 
 def test_vtcm_that_is_too_small_is_refused(store_path: Path) -> None:

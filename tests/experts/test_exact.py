@@ -13,6 +13,7 @@ from estream_lab.experts.graph import ExpertGraph, GraphCounts
 from estream_lab.experts.order_steps import StepRecorder
 from estream_lab.kernels.exact import PROFILES, twin
 from estream_lab.kernels.layout import pack_q4_32x32
+from estream_lab.kernels.vtcm import plan_tiles
 from estream_lab.routing import Routes
 
 HIDDEN, FFN, EXPERTS, TOKENS, K = 96, 64, 4, 30, 3
@@ -89,9 +90,47 @@ def test_two_experts_in_each_others_slots_are_told_apart() -> None:
 
 
 def test_other_layouts_are_refused() -> None:
-    record = RecordClass.of(ExpertShape(HIDDEN, FFN, ("f32",) * 3))
-    with pytest.raises(EStreamError, match="reads records in q4-32x32, not f32: pack the model with --quant q4_0"):
-        exact().kernel(record, 8)
+    message = "reads records in q4-32x32, not f32: pack the model with --quant q4_0"
+    for layouts in (("f32",) * 3, ("q4-32x32", "q4-32x32", "f32")):
+        record = RecordClass.of(ExpertShape(HIDDEN, FFN, layouts))
+        with pytest.raises(EStreamError, match=message):
+            exact().kernel(record, 8)
+        with pytest.raises(EStreamError, match=message):  # before any memory is planned
+            exact().bytes_for(record, 8, 1)
+
+
+def test_a_scale_that_overflows_is_the_users_error() -> None:
+    home, y = np.arange(EXPERTS, dtype=np.int32), np.zeros_like(X)
+    arena = filled(home)
+    at = arena.stride + RECORD.gate_bytes + 512  # of expert 1
+    arena.memory[at : at + 2] = np.array([8192], np.float16).view(np.uint8)
+    graph = ExpertGraph(RECORD, arena, exact().kernel(RECORD, 90), 90, TOKENS, GraphCounts())
+    with pytest.raises(EStreamError, match="the up projection in slot 1 of a bank has a scale of 8192 or more"):
+        graph.invoke(X, y, compact(ROUTES, home, 0, 4))
+    assert not y.any()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_activations_that_are_no_numbers_are_the_users_error(value: float) -> None:
+    home, y = np.arange(EXPERTS, dtype=np.int32), np.zeros_like(X)
+    graph = ExpertGraph(RECORD, filled(home), exact().kernel(RECORD, 90), 90, TOKENS, GraphCounts())
+    x = X.copy()
+    x[-1, -1] = value
+    with pytest.raises(EStreamError, match="activations that are not finite: .*, check the model"):
+        graph.invoke(x, y, compact(ROUTES, home, 0, 4))
+    assert not y.any()
+
+
+def test_traces_say_what_vtcm_and_tiles_there_were() -> None:
+    assert HOST.provenance(RECORD, 50) == {}
+    plan = plan_tiles(HIDDEN, FFN, 50, 300_000)
+    assert exact(vtcm_bytes=300_000).provenance(RECORD, 50) == {
+        "vtcm_bytes": 300_000,
+        "vtcm_used_bytes": plan.used_bytes,
+        "tile_rows": plan.rows,
+        "ffn_panel_columns": plan.ffn_columns,
+        "hidden_panel_columns": plan.hidden_columns,
+    }
 
 
 def test_memory_is_foretold() -> None:

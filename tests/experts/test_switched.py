@@ -1,5 +1,6 @@
 """Whole models under switches: the exact executor where all are on, whatever the arena; kernels that are watched."""
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
-from estream_lab.experts import Arena, Binding, RecordClass
+from estream_lab.experts import Arena, Binding, ExpertShape, RecordClass
 from estream_lab.experts.executors import HOST, exact
 from estream_lab.experts.switched import SwitchedKernel, switched, watched
-from estream_lab.kernels.exact.switches import Switches
+from estream_lab.kernels.exact.switches import STORED, Switches
 from tests.stores import SPEC, synthetic_store
 
 DEVICE = Switches.device("hmx_v75_g8")
@@ -66,8 +67,52 @@ def test_results_say_what_was_switched_on(stores: dict[str, Path]) -> None:
     assert (result.lane, result.profile) == ("switched", "switched: silu")
 
 
-def test_a_kernel_states_its_memory(stores: dict[str, Path]) -> None:
-    with PrefillEngine.open(stores["q4_0"]) as engine:
-        record = engine.store.classes[0]
-    kernel = SwitchedKernel(record, 8, switches=Switches())
-    assert kernel.nbytes == 8 * (6 * SPEC.hidden * SPEC.ffn + 8 * (4 * SPEC.hidden + 6 * SPEC.ffn))
+ROWS = 64
+RECORDS = {
+    layout: RecordClass.of(ExpertShape(512, 256, (layout,) * 3)) for layout in ("q4-32x32", "f32")
+}  # large enough for weights and rows to be most of it
+
+PEAKS = (
+    Switches(),
+    DEVICE,
+    Switches.device("ieee_fp32"),
+    Switches(quantise=True, accumulator=STORED, scatter="reverse"),
+    Switches(decode=True, operands=True, silu=True),
+)
+
+
+def peak_of_a_call(record: RecordClass, switches: Switches, slots: int) -> int:
+    """The most that a call with C records in so many slots takes, in bytes; after one that made what stays."""
+    hidden, rng = record.shape.hidden, np.random.default_rng(2)
+    arena = Arena(1, slots, record.stride)
+    if record.shape.layouts[0] == "f32":
+        weights = arena.memory.view(np.float32)
+        weights[:] = rng.standard_normal(len(weights)) / 50
+    x, y = rng.standard_normal((ROWS, hidden)).astype(np.float32), np.zeros((ROWS, hidden), np.float32)
+    offsets = np.linspace(0, ROWS, slots + 1).astype(np.int64)
+    token, one = np.arange(ROWS, dtype=np.int32), np.ones(ROWS, np.float32)
+    binding = Binding(offsets, token, token, one, np.arange(slots, dtype=np.int32))
+    kernel = SwitchedKernel(record, ROWS, switches=switches)
+    kernel(x, y, binding, arena, record)
+    tracemalloc.start()
+    try:
+        kernel(x, y, binding, arena, record)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("layout", RECORDS)
+@pytest.mark.parametrize("on", PEAKS, ids=lambda on: "+".join(on.names) or "off")
+def test_a_call_takes_no_more_than_is_counted_and_half_of_it_at_least(layout: str, on: Switches) -> None:
+    record = RECORDS[layout]
+    counted = SwitchedKernel.bytes_for(record, ROWS, 1)
+    assert counted == SwitchedKernel(record, ROWS, switches=on).nbytes
+    assert counted / 2 < peak_of_a_call(record, on, 1) < counted
+
+
+@pytest.mark.parametrize("layout", RECORDS)
+@pytest.mark.parametrize("on", PEAKS, ids=lambda on: "+".join(on.names) or "off")
+def test_however_many_slots_one_expert_is_unpacked_at_a_time(layout: str, on: Switches) -> None:
+    one, eight = (peak_of_a_call(RECORDS[layout], on, slots) for slots in (1, 8))
+    assert eight < one

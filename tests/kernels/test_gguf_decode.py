@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estream_lab.kernels.exact import decode_q4
-from estream_lab.kernels.layout import pack_q4_32x32
+from estream_lab.kernels.exact import ExactOperator, decode_q4
+from estream_lab.kernels.layout import pack_q4_32x32, pack_weight_tiles
+from estream_lab.kernels.vtcm import steps
 
 U8, U16, F16, F32 = NDArray[np.uint8], NDArray[np.uint16], NDArray[np.float16], NDArray[np.float32]
 Packer = Callable[[U8, F16], U8]
@@ -93,6 +94,26 @@ def test_every_pair_of_scale_and_nibble_decodes_as_numpy_rounds_it() -> None:
     large = np.arange(0x7000, 0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
     beyond = 2 * np.count_nonzero(np.abs(large[:, None] * np.arange(-8, 8)) < 65520)
     assert beyond == 40_584 and len(pairs) + beyond == 958_088
+
+
+def test_every_pair_decodes_alike_in_the_operators_steps() -> None:
+    """Fetched from a packed projection and decoded into the tiles of its panels, as the device runs it."""
+    blocks = every_pair()
+    q, d = nibbles_and_scales(blocks)
+    packed, expected = pack_q4_32x32(q, d), truth(blocks).astype(np.float16).view(np.uint16)
+    operator = ExactOperator(q.shape[1], len(q), 1, "ieee_fp32")
+    x, none = np.zeros((1, q.shape[1]), np.float32), np.zeros(1, np.float32)
+    seen = 0
+    for step in steps(operator.plan, 1):
+        if step.projection == "gate_up" and step.kind in ("fetch", "decode"):
+            operator._run(step, x, x, np.zeros(1, np.int32), none, [packed, packed, packed])
+        if step.projection == "gate_up" and step.kind == "decode":
+            tiles = pack_weight_tiles(expected[step.first_column : step.first_column + step.columns])
+            assert all(np.array_equal(operator._bytes(access), tiles) for access in step.writes)
+            seen += step.columns
+    assert seen == len(q)
+    subnormal = (d.view(np.uint16) & 0x7FFF < 0x0400) & (d != 0)
+    assert subnormal.sum() == 2 * 1023
 
 
 @pytest.mark.parametrize("scale", [8192.0, -8192.0, 65504.0, np.inf, -np.inf, np.nan])

@@ -7,9 +7,8 @@ for float64 sums in a fixed order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,26 @@ from estream_lab.kernels.exact.decode import decode_q4
 from estream_lab.kernels.exact.elementwise import VALUES
 from estream_lab.kernels.exact.matmul import matmul
 from estream_lab.kernels.exact.silu import silu_table
+from estream_lab.kernels.host import all_finite
 from estream_lab.kernels.profiles import profile
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
 F64 = NDArray[np.float64]
 Weights = F32 | tuple[U8, NDArray[np.float16]]
 """A projection: (N, K) float32, or Q4_0 as (q (N, K) uint8, d (N, K // 32) float16)."""
+
+
+class Experts(Protocol):
+    """gate, up and down of each slot of a bank: a list, or what makes them when they are asked for."""
+
+    def __len__(self) -> int:
+        """How many slots."""
+        ...
+
+    def __getitem__(self, slot: int, /) -> tuple[Weights, Weights, Weights] | None:
+        """Those of a slot; None where it has no records."""
+        ...
+
 
 STORED = "stored"
 """An accumulator that loses nothing: float64 sums, stored as fp16 like a profile's."""
@@ -87,7 +100,7 @@ def switched_bank(
     offsets: I64,
     token: I32,
     weight: F32,
-    experts: Sequence[tuple[Weights, Weights, Weights] | None],
+    experts: Experts,
     switches: Switches,
 ) -> None:
     """Add the results of one bank's routes to y, as `ExactOperator` does where all switches are on.
@@ -98,23 +111,21 @@ def switched_bank(
         offsets: (S + 1,) int64; slot s has the records offsets[s]..offsets[s + 1].
         token: (n,) int32, row of x and y of each record.
         weight: (n,) float32 of each record.
-        experts: gate (F, H), up (F, H) and down (H, F) of each slot; None where it has no records.
+        experts: gate (F, H), up (F, H) and down (H, F) of each slot; None where it has no records. Each is asked for
+            once, when its turn comes, and let go before the next.
         switches: which steps compute as the device does.
 
     Raises:
         ValueError: sizes that don't fit, activations that aren't finite, a slot with records and no expert.
     """
-    if not np.isfinite(x).all():
+    if len(experts) != len(offsets) - 1:
+        raise ValueError(f"{len(experts)} experts for {len(offsets) - 1} slots")
+    if not all_finite(x):
         raise ValueError("activations that are not finite")
     v = np.empty((len(token), x.shape[1]), np.float64)  # (n, H)
-    for slot, expert in enumerate(experts):
+    for slot in np.flatnonzero(np.diff(offsets)).tolist():
         records = slice(int(offsets[slot]), int(offsets[slot + 1]))
-        if records.start == records.stop:
-            continue
-        if expert is None:
-            raise ValueError(f"slot {slot} has records and no expert")
-        gate, up, down = (_weights(projection, switches) for projection in expert)
-        v[records] = _expert(x[token[records]].astype(np.float64), gate, up, down, switches)
+        v[records] = _results(x[token[records]].astype(np.float64), experts, slot, switches)
     _scatter(y, v, token, weight, switches)
 
 
@@ -144,13 +155,17 @@ def _weights(projection: Weights, switches: Switches) -> F64:
     return dequantise_q4_0(*projection).astype(np.float64)
 
 
-def _expert(x: F64, gate: F64, up: F64, down: F64, switches: Switches) -> F64:
-    """What the expert makes of gathered rows: (n, H) to (n, H)."""
+def _results(x: F64, experts: Experts, slot: int, switches: Switches) -> F64:
+    """What a slot's expert makes of gathered rows: (n, H) to (n, H). One projection at a time is there in float64."""
+    expert = experts[slot]
+    if expert is None:
+        raise ValueError(f"slot {slot} has records and no expert")
+    gate, up, down = expert
     rows = to_half(x) if switches.operands else x
-    g = _product(rows, gate, switches.accumulator)  # (n, F)
-    u = _product(rows, up, switches.accumulator)  # (n, F)
+    g = _product(rows, _weights(gate, switches), switches.accumulator)  # (n, F)
+    u = _product(rows, _weights(up, switches), switches.accumulator)  # (n, F)
     h = _silu(g, switches.silu) * u
-    return _product(to_half(h) if switches.operands else h, down, switches.accumulator)
+    return _product(to_half(h) if switches.operands else h, _weights(down, switches), switches.accumulator)
 
 
 def _product(a: F64, b: F64, accumulator: str | None) -> F64:
@@ -187,9 +202,10 @@ def _silu(gate: F64, by_table: bool) -> F64:
 
 def _scatter(y: F32, v: F64, token: I32, weight: F32, switches: Switches) -> None:
     if switches.scatter is None:
-        wide = y.astype(np.float64)  # (T, H)
-        np.add.at(wide, token, weight.astype(np.float64)[:, None] * v)
-        y[:] = wide
+        rows_of_y, place = np.unique(token, return_inverse=True)
+        wide = y[rows_of_y].astype(np.float64)  # (at most n, H)
+        np.add.at(wide, place, weight.astype(np.float64)[:, None] * v)
+        y[rows_of_y] = wide
         return
     records = range(len(token)) if switches.scatter == "visit" else reversed(range(len(token)))
     rows = v.astype(np.float32)

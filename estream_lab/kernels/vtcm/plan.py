@@ -37,6 +37,9 @@ SCALE_BYTES = 256
 CONSTANTS = ("silu", "scale")
 """Regions that are filled before the first step and never written by one."""
 
+MOST_VTCM_BYTES = 1 << 32
+"""What the device's addresses reach: it has 32 bits of them."""
+
 MAX_ROWS = 256
 """Most rows of a row tile, if not said otherwise: few slots have more, and more leave room for narrow panels only."""
 
@@ -132,14 +135,13 @@ def plan_tiles(hidden: int, ffn: int, rows: int, vtcm_bytes: int, *, max_rows: i
         max_rows: most rows of a row tile, a multiple of 32.
 
     Raises:
-        EStreamError: a size that no tile fits; or VTCM too small for tiles of 32 rows and panels of 32 columns, with
-            the first region that doesn't fit.
+        EStreamError: a size that no tile fits, or what `plan_for` says of tiles of 32 rows and panels of 32 columns.
     """
     _check_multiples(hidden=hidden, ffn=ffn, max_rows=max_rows)
     if rows < 1:
         raise EStreamError(f"a slot with {rows} rows needs no tile plan: give at least 1")
-    for row_tiles in range(-(-rows // max_rows), -(-rows // TILE) + 1):
-        tile_rows = whole_tiles(-(-rows // row_tiles))
+    for most in range(max_rows, 0, -TILE):
+        tile_rows = whole_tiles(-(-rows // -(-rows // most)))  # of the fewest row tiles of at most so many rows
         columns = _widest(hidden, ffn, tile_rows, vtcm_bytes)
         if columns is not None:
             return plan_for(hidden, ffn, tile_rows, *columns, vtcm_bytes)
@@ -150,22 +152,23 @@ def plan_for(hidden: int, ffn: int, rows: int, ffn_columns: int, hidden_columns:
     """The plan with given tile sizes: see `TilePlan`.
 
     Raises:
-        EStreamError: a size that isn't a positive multiple of 32, a panel wider than its projection, or a region that
-            doesn't fit: the first in order of offset.
+        EStreamError: a size that isn't a positive multiple of 32, a panel wider than its projection, a capacity that no
+            address reaches, or a region that doesn't fit: the first in order of offset, and the least that works.
     """
     _check_multiples(hidden=hidden, ffn=ffn, rows=rows, ffn_columns=ffn_columns, hidden_columns=hidden_columns)
+    if vtcm_bytes > MOST_VTCM_BYTES:
+        raise EStreamError(f"VTCM of {vtcm_bytes:,} bytes is more than a 32-bit address reaches: give 4GiB or less")
     for name, panel, whole in (("ffn", ffn_columns, ffn), ("hidden", hidden_columns, hidden)):
         if panel > whole:
             raise EStreamError(f"panels of {panel} {name} columns where there are {whole}: choose {whole} or fewer")
     placed = tuple(Region(*place) for place in _place(hidden, ffn, rows, ffn_columns, hidden_columns))
     for region in placed:
         if region.end > vtcm_bytes:
-            smallest = rows == ffn_columns == hidden_columns == TILE
             raise EStreamError(
                 f"an expert of H={hidden}, F={ffn} in tiles of {rows} rows and panels of {ffn_columns} FFN and "
                 f"{hidden_columns} hidden columns does not fit: the region {region.name} takes {region.bytes:,} bytes, "
                 f"{max(0, vtcm_bytes - region.offset):,} of {vtcm_bytes:,} bytes of VTCM are left; "
-                f"{'' if smallest else 'choose smaller tiles, or '}give it {placed[-1].end:,} bytes or more"
+                + _remedy(least_vtcm(hidden, ffn), placed[-1].end, vtcm_bytes)
             )
     return TilePlan(hidden, ffn, rows, ffn_columns, hidden_columns, vtcm_bytes, placed)
 
@@ -227,6 +230,13 @@ def _place(hidden: int, ffn: int, rows: int, ffn_columns: int, hidden_columns: i
 def _end(hidden: int, ffn: int, rows: int, ffn_columns: int, hidden_columns: int) -> int:
     _, offset, size = _place(hidden, ffn, rows, ffn_columns, hidden_columns)[-1]
     return offset + size
+
+
+def _remedy(least: int, needed: int, vtcm_bytes: int) -> str:
+    """What to do where tiles that need so many bytes don't fit, and the smallest take `least`."""
+    if least > vtcm_bytes:
+        return f"no tiles fit: give it {least:,} bytes or more"
+    return f"choose smaller tiles, which take {least:,} bytes at least, or give it {needed:,} bytes or more"
 
 
 def _check_multiples(**sizes: int) -> None:

@@ -1,5 +1,7 @@
 """The exact operator: steps run in any order that keeps their waits, refusals, and what listeners are told."""
 
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ from estream_lab.kernels import host
 from estream_lab.kernels.exact import ExactOperator
 from estream_lab.kernels.exact import operator as module
 from estream_lab.kernels.layout import unpack_tiles
-from estream_lab.kernels.vtcm import Step, check, steps
+from estream_lab.kernels.vtcm import Step, check, plan_tiles, steps
 from tests.kernels.exact.test_census import Bank, equal
 
 HIDDEN, FFN, ROWS, VTCM = 160, 224, 70, 235_000  # three row tiles, seven and five panels
@@ -81,6 +83,51 @@ def test_memory_is_what_was_foretold() -> None:
     operator = ExactOperator(HIDDEN, FFN, ROWS, "hmx_v75_g8", VTCM)
     assert operator.nbytes == ExactOperator.bytes_for(HIDDEN, FFN, ROWS, len(operator._room), "hmx_v75_g8", VTCM)
     assert operator.nbytes > operator.plan.used_bytes
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """The most that a call has at a time, after one that made what stays."""
+    call()
+    tracemalloc.start()
+    try:
+        kept = call()
+        peak = tracemalloc.get_traced_memory()[1]
+        del kept
+    finally:
+        tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize(
+    ("hidden", "ffn", "rows", "vtcm_bytes"),
+    [
+        (2048, 1024, 256, 8 << 20), (2048, 768, 500, 2 << 20), (2048, 1408, 100, 1_100_000), (64, 32, 256, 170_000),
+        (4096, 14336, 256, 7_340_544),
+    ],
+)  # fmt: skip
+def test_a_step_takes_no_more_than_is_counted_and_half_of_it_at_least(
+    hidden: int, ffn: int, rows: int, vtcm_bytes: int
+) -> None:
+    plan = plan_tiles(hidden, ffn, rows, vtcm_bytes)
+    count, peak = len(steps(plan, rows)), peak_bytes(lambda: steps(plan, rows))
+    assert module.STEP_BYTES * count / 2 < peak < module.STEP_BYTES * count
+
+
+@pytest.mark.parametrize("counts", [[64], [1, 62, 1], [33, 31], [1] * 64])
+def test_a_call_takes_what_was_foretold_beside_vtcm_and_rooms(counts: list[int]) -> None:
+    """By one thread: the shares of others, which may stay in a queue for a while, are no part of it."""
+    bank = Bank(HIDDEN, FFN, len(counts), np.random.default_rng(19))
+    operator = ExactOperator(HIDDEN, FFN, 64, "ieee_fp32", VTCM)
+    x = np.ones((64, HIDDEN), np.float32)
+    y = np.zeros_like(x)
+    routes = (np.cumsum([0, *counts]), np.arange(64, dtype=np.int32), np.ones(64, np.float32))
+    host.set_threads(1)
+    try:
+        peak = peak_bytes(lambda: operator(x, y, *routes, bank.arena, *bank.planes))
+    finally:
+        host.set_threads(host.thread_limit())
+    held = operator._vtcm.nbytes + sum(room.nbytes for room in operator._room)
+    assert peak < operator.nbytes - held
 
 
 def test_listeners_are_told_the_steps_of_every_slot_that_has_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
@@ -14,7 +17,7 @@ from estream_lab.kernels.layout import pack_q4_32x32
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
 H, F, T, SLOTS = 64, 96, 9, 3
-F32 = NDArray[np.float32]
+F32, F64 = NDArray[np.float32], NDArray[np.float64]
 OFF = Switches()
 ALONE = {
     "decode": Switches(decode=True),
@@ -169,6 +172,64 @@ def test_bad_input_is_refused() -> None:
     bank.x[0, 0] = 0
     with pytest.raises(ValueError, match="slot 1 has records and no expert"):
         bank.run(OFF)
+    with pytest.raises(ValueError, match="2 experts for 3 slots"):
+        bank.run(OFF, bank.quantised[:2])
+    assert bank.y.tobytes() == Bank().y.tobytes()
+
+
+def sums(a: F64, b: F64) -> F64:
+    """The plain version of `_sums`: k ascending, each product rounded, then each sum."""
+    out = np.zeros((len(a), len(b)))
+    for k in range(a.shape[1]):
+        out = out + a[:, k : k + 1] * b[:, k]  # (M, 1) * (N,)
+    return out
+
+
+NUMBERS = st.one_of(
+    st.floats(-1e100, 1e100),  # some products are lost beside others, none overflows
+    st.floats(-1e-150, 1e-150),  # products below the normal numbers, and below all
+    st.sampled_from([0.0, -0.0, 1.0, 1 + 2**-52, -1 - 2**-52, 2.0**27 + 1, 5e-324]),
+)
+
+
+@st.composite
+def factors(draw: st.DrawFn) -> tuple[F64, F64]:
+    rows, columns, depth = (draw(st.integers(1, most)) for most in (3, 5, 9))
+    a, b = (draw(arrays(np.float64, (n, depth), elements=NUMBERS)) for n in (rows, columns))
+    return a, b
+
+
+@given(factors())
+@example((np.array([[1 + 2**-52, 1.0]]), np.array([[1 - 2**-52, -1.0]])))  # 0, and not 0 where they are fused
+@example((np.array([[1e100, 1.0, -1e100]]), np.ones((2, 3))))  # 0 in this order, 1 in others
+@example((np.array([[-1.0]]), np.array([[0.0]])))  # 0 - 0 is +0
+def test_sums_are_the_plain_ones_bit_for_bit(drawn: tuple[F64, F64]) -> None:
+    a, b = drawn
+    assert switches._sums(a, b).tobytes() == sums(a, b).tobytes()
+    strided = np.repeat(np.asfortranarray(a), 2, axis=1)[:, ::2]
+    assert switches._sums(strided, b).tobytes() == sums(a, b).tobytes()
+
+
+def test_long_sums_are_the_plain_ones_too() -> None:
+    """Long enough for vectors of every width, with a rest."""
+    rng = np.random.default_rng(5)
+    for rows, columns, depth in ((1, 67, 129), (5, 129, 67)):
+        a, b = (rng.standard_normal((n, depth)) * np.exp2(rng.integers(-30, 30, (n, depth))) for n in (rows, columns))
+        assert switches._sums(a, b).tobytes() == sums(a, b).tobytes()
+        assert switches._sums(a, b).tobytes() != sums(a[:, ::-1], b[:, ::-1]).tobytes()
+
+
+def test_experts_are_asked_for_in_turn_and_once() -> None:
+    bank, asked = Bank(), []
+
+    class Told(list[Any]):
+        def __getitem__(self, slot: Any) -> Any:
+            asked.append(slot)
+            return super().__getitem__(slot)
+
+    chosen, y = Told(bank.quantised), bank.y.copy()
+    switched_bank(bank.x, y, bank.offsets, bank.token, bank.weight, chosen, OFF)
+    assert asked == [0, 2] and y.tobytes() == bank.run(OFF).tobytes()
 
 
 def test_half_rounds_to_even_and_saturates() -> None:

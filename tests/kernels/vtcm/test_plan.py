@@ -1,4 +1,6 @@
 import itertools
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from estream_lab.errors import EStreamError
 from estream_lab.kernels.layout import pack_q4_32x32, projection_bytes
+from estream_lab.kernels.vtcm import plan as module
 from estream_lab.kernels.vtcm.plan import (
     SCALE_BYTES,
     SILU_BYTES,
@@ -139,9 +142,13 @@ def test_a_refusal_names_the_first_region_that_does_not_fit() -> None:
 
 def test_sizes_of_the_users_choice_are_refused_by_name() -> None:
     with pytest.raises(
-        EStreamError, match=r"region decoded0 .* choose smaller tiles, or give it 23,920,896 bytes or more"
+        EStreamError,
+        match=r"region decoded0 .* choose smaller tiles, which take 3,670,272 bytes at least, "
+        r"or give it 23,920,896 bytes or more$",
     ):
         plan_for(4096, 14336, 128, 256, 256, 8 * MIB)
+    with pytest.raises(EStreamError, match=r"region swiglu .* no tiles fit: give it 3,670,272 bytes or more$"):
+        plan_for(4096, 14336, 128, 256, 256, MIB)
     with pytest.raises(EStreamError, match="rows is 33"):
         plan_for(64, 64, 33, 32, 32, MIB)
     with pytest.raises(EStreamError, match="hidden_columns is 0"):
@@ -156,6 +163,54 @@ def test_sizes_of_the_users_choice_are_refused_by_name() -> None:
         plan_tiles(64, 64, 0, MIB)
     with pytest.raises(EStreamError, match="ffn is 16"):
         least_vtcm(64, 16)
+
+
+@pytest.mark.parametrize(("hidden", "ffn"), [(128, 192), (2048, 1024), (4096, 14336)])
+def test_what_a_refusal_names_works_and_a_byte_less_does_not(hidden: int, ffn: int) -> None:
+    """For the planner's tiles and for tiles of one's own."""
+    for vtcm in (1, 64 << 10, least_vtcm(hidden, ffn) - 1):
+        with pytest.raises(EStreamError) as refused:
+            plan_tiles(hidden, ffn, 300, vtcm)
+        named = int(str(refused.value).split("give it ")[1].split(" bytes")[0].replace(",", ""))
+        plan_tiles(hidden, ffn, 300, named)
+        with pytest.raises(EStreamError):
+            plan_tiles(hidden, ffn, 300, named - 1)
+    with pytest.raises(EStreamError) as refused:
+        plan_for(hidden, ffn, 64, 64, 64, least_vtcm(hidden, ffn))
+    named = int(str(refused.value).split("give it ")[1].split(" bytes")[0].replace(",", ""))
+    assert plan_for(hidden, ffn, 64, 64, 64, named).used_bytes == named
+
+
+def test_a_capacity_that_no_address_reaches_is_refused() -> None:
+    assert plan_tiles(2048, 1024, 256, 4 << 30) == replace(plan_tiles(2048, 1024, 256, 8 * MIB), vtcm_bytes=4 << 30)
+    with pytest.raises(EStreamError, match="4,294,967,297 bytes is more than a 32-bit address reaches: give 4GiB or"):
+        plan_tiles(2048, 1024, 256, (4 << 30) + 1)
+
+
+@given(st.integers(1, 3000), st.sampled_from([32, 96, 256]), st.integers(140_000, 600_000))
+def test_row_tiles_are_tried_from_the_fewest_on(rows: int, max_rows: int, vtcm: int) -> None:
+    """By every count of row tiles in turn, which takes long for many rows."""
+    for row_tiles in range(-(-rows // max_rows), -(-rows // 32) + 1):
+        tile_rows = whole_tiles(-(-rows // row_tiles))
+        try:
+            plan_for(96, 128, tile_rows, 32, 32, vtcm)
+        except EStreamError:
+            continue
+        assert plan_tiles(96, 128, rows, vtcm, max_rows=max_rows).rows == tile_rows
+        return
+    with pytest.raises(EStreamError):
+        plan_tiles(96, 128, rows, vtcm, max_rows=max_rows)
+
+
+def test_records_beyond_all_number_are_planned_at_once() -> None:
+    calls = Counter[str]()
+    with pytest.MonkeyPatch.context() as patch:
+        one = module._widest
+        patch.setattr(module, "_widest", lambda *sizes: (calls.update(["tried"]), one(*sizes))[1])
+        assert plan_tiles(96, 128, 10**17, 200_000).rows == 32
+        with pytest.raises(EStreamError):
+            plan_tiles(96, 128, 10**17, 100_000)
+    assert 0 < calls["tried"] <= 2 * 8
 
 
 def test_a_packed_panel_is_one_run_of_bytes_of_its_projection() -> None:

@@ -16,7 +16,6 @@ from estream_lab.kernels.exact.accumulate import LANES, add_4_products, add_8_pr
 from estream_lab.kernels.exact.arrays import F32, I32, U16, U32
 from estream_lab.kernels.exact.strips import (
     VALUES,
-    WORDS,
     store_accumulators,
     store_totals,
     take_row_values,
@@ -41,22 +40,24 @@ class Operands:
     """
 
     def __init__(self, chosen: Profile) -> None:
-        size = chosen.group if chosen.block_floating else 8
-        parts = 2 if chosen.block_floating else 1  # significands and exponents, or fp32
+        parts, size, kind = self._parts(chosen)
         groups = STRIP // size
-        kind: type[Any] = np.int32 if chosen.block_floating else np.float32
         self.weights = np.zeros((groups, parts * size * LANES), kind)
-        self.used = np.zeros((groups, LANES), np.int32)
         self.rows = np.zeros((_ROWS, groups, parts * size), kind)
-        self.sums = np.zeros(parts * LANES, kind)  # of a group
         self.accumulators = np.zeros((_ROWS, parts * LANES), kind)
+        self.used = np.zeros((groups, LANES), np.int32)  # which columns of a group aren't all zero
+        self.sums = np.zeros(parts * LANES, kind)  # of a group
 
     @staticmethod
     def bytes_for(chosen: Profile) -> int:
         """`nbytes` for this profile."""
-        parts = 2 if chosen.block_floating else 1
-        groups = STRIP // chosen.group if chosen.block_floating else 4
-        return 4 * (parts * (STRIP * LANES + _ROWS * STRIP + (_ROWS + 1) * LANES) + groups * LANES)
+        parts, size, _ = Operands._parts(chosen)
+        return 4 * (parts * (STRIP * LANES + _ROWS * STRIP + _ROWS * LANES + LANES) + STRIP // size * LANES)
+
+    @staticmethod
+    def _parts(chosen: Profile) -> tuple[int, int, type[Any]]:
+        """An operand is a significand and an exponent, or one fp32; products in a group; kind of number."""
+        return (2, chosen.group, np.int32) if chosen.block_floating else (1, 8, np.float32)
 
     @property
     def nbytes(self) -> int:
@@ -123,7 +124,7 @@ def multiply_strips(
     if chosen.block_floating:
         _MULTIPLY[chosen.group](
             activations, pairs, out, rows, depth, first, columns, out_columns, chosen.least_exponent, chosen.largest,
-            WORDS, room.weights, room.used, room.rows, room.sums, room.accumulators,
+            room.weights, room.used, room.rows, room.sums, room.accumulators,
         )  # fmt: skip
     else:
         _multiply_fp32(
@@ -138,7 +139,7 @@ def _multiplier(size: int) -> Callable[..., None]:
     @compiled
     def multiply_groups(
         activations: U16, pairs: I32, out: U16, rows: int, depth: int, strip: int, columns: int, out_columns: int,
-        least: int, largest: int, words: I32, weights: I32, used: I32, row_operands: I32, sums: I32,
+        least: int, largest: int, weights: I32, used: I32, row_operands: I32, sums: I32,
         accumulators: I32,
     ) -> None:  # fmt: skip
         for first in range(0, rows, _ROWS):
@@ -146,7 +147,7 @@ def _multiplier(size: int) -> Callable[..., None]:
             accumulators[:, :LANES], accumulators[:, LANES:] = 0, least
             for k in range(0, depth, STRIP):
                 take_weights(pairs, depth, k, columns, weights, used)
-                take_rows(activations, depth, first, some, k, words, row_operands)
+                take_rows(activations, depth, first, some, k, row_operands)
                 for group in range(len(weights)):
                     for row in range(some):
                         operands = row_operands[row, group]

@@ -7,7 +7,7 @@ import numpy as np
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.accumulate import LANES
 from estream_lab.kernels.exact.arrays import F32, I32, U16, U32, Integer
-from estream_lab.kernels.exact.half import NO_EXPONENT, I, half_code, half_of_single, operands, value
+from estream_lab.kernels.exact.half import NO_EXPONENT, I, half_code, half_of_single, value
 from estream_lab.kernels.exact.integer import bit_length, shift_left, shift_right
 from estream_lab.kernels.layout import STRIP, TILE_BYTES
 
@@ -18,17 +18,9 @@ _FRACTION_BITS = 22
 _PRODUCT_BIAS = 32
 
 
-def _words() -> I32:
-    """(65536,) int32: what the matrix unit takes each code for, m * 2^16 + e, e as 16 signed bits."""
-    m, e = operands()
-    return m.astype(np.int32) << 16 | e.view(np.uint16).astype(np.int32)
-
-
-WORDS = _words()
 VALUES = value(np.arange(1 << 16, dtype=np.uint16))
 """(65536,) float32: what each code stands for, those with exponent code 31 as ordinary numbers."""
-for _table in (WORDS, VALUES):
-    _table.flags.writeable = False
+VALUES.flags.writeable = False
 
 
 @compiled
@@ -72,7 +64,7 @@ def take_weights(pairs: I32, depth: int, k: int, columns: int, out: I32, used: I
 
 
 @compiled
-def take_rows(tiles: U16, depth: int, first: int, rows: int, k: int, words: I32, out: I32) -> None:
+def take_rows(tiles: U16, depth: int, first: int, rows: int, k: int, out: I32) -> None:
     """Take 32 inputs of some rows of activations apart.
 
     Args:
@@ -80,16 +72,15 @@ def take_rows(tiles: U16, depth: int, first: int, rows: int, k: int, words: I32,
         depth: K.
         first: the first row, of a row tile. rows: how many.
         k: the first input.
-        words: `WORDS`.
         out: (rows, groups, 2 * size) int32, as `add_products` takes them.
     """
     size = out.shape[2] // 2
     for row in range(rows):
         at = tile_row(first + row, k // STRIP, depth)
         for i in range(STRIP):
-            word = words[tiles[at + 2 * i]]
-            out[row, i // size, i % size] = word >> 16
-            out[row, i // size, size + i % size] = np.int16(word) - _PRODUCT_BIAS
+            m, e = operand(I(tiles[at + 2 * i]))
+            out[row, i // size, i % size] = m
+            out[row, i // size, size + i % size] = I(e - I(_PRODUCT_BIAS))
 
 
 @compiled

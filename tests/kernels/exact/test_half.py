@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from estream_lab.kernels.exact.half import IEEE_LARGEST, NO_EXPONENT, clamped, half_code, operands, value
+from estream_lab.kernels.exact.strips import operand
 
 CODES = np.arange(1 << 16, dtype=np.uint16)
 EXPONENT, FRACTION = CODES >> 10 & 31, (CODES & 1023).astype(np.float64)
@@ -26,6 +27,13 @@ def test_operands_are_normalised_but_for_zeros() -> None:
     assert not m[zero].any() and (e[zero] == NO_EXPONENT).all()
     assert (np.abs(m[~zero]) >= 1024).all() and (np.abs(m[~zero]) <= 2047).all()
     assert np.array_equal(m[~zero] * 2.0 ** (e[~zero] - 25.0), BY_DEFINITION[~zero])
+
+
+def test_the_matrix_unit_takes_every_code_apart_alike() -> None:
+    """One by one in the kernels' integers, whatever lies above a code's bits, and all of them in NumPy."""
+    for high in (0, 0x1234 << 16, -1 << 16):
+        found = np.array([operand(np.int32(int(code) | high)) for code in CODES])
+        assert np.array_equal(found, np.stack(operands(), axis=1))
 
 
 def test_a_number_that_has_a_code_gets_it() -> None:

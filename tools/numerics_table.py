@@ -1,18 +1,21 @@
-"""Measure what each step of the device's arithmetic changes on the shipped model, and print it as Markdown.
+"""Compute what each step of the device's arithmetic changes on the shipped model, and print it as Markdown.
 
     python -m tools.numerics_table            # the tables of docs/attribution.md, some minutes
     python -m tools.numerics_table --record   # and the baselines in data/baselines, fast and full
 
-The figures, how they are measured and how far they may drift: `estream_lab.evaluate.regression`.
+What is computed: `estream_lab.evaluate.regression`; how far figures may drift: `estream_lab.evaluate.baseline`.
 """
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from estream_lab.evaluate.attribution import Attribution
 from estream_lab.evaluate.outliers import Scaled
-from estream_lab.evaluate.regression import FAST, FULL, Measured, measure
+from estream_lab.evaluate.regression import FAST, FULL, Computed, Size, compute
+from estream_lab.evaluate.runs import Change
+from estream_lab.evaluate.saturation import KINDS
 
 DATA = Path(__file__).parents[1] / "data"
 BASELINE = DATA / "baselines" / "numerics_attribution.json"
@@ -25,59 +28,138 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write the baselines as well")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    found = _measure(options.threads)
+    found = _compute(FULL, options.threads)
     print("\n".join(tables(found)))
     if options.record:
-        recorded = {"fast": measure(DATA / "tiny_moe" / "checkpoint", TEXTS, FAST).to_json(), "full": found.to_json()}
+        recorded = {"fast": _compute(FAST, options.threads).to_json(), "full": found.to_json()}
         BASELINE.parent.mkdir(exist_ok=True)
-        BASELINE.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+        BASELINE.write_text(json.dumps(recorded, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _measure(threads: int) -> Measured:
-    return measure(DATA / "tiny_moe" / "checkpoint", TEXTS, FULL, threads=threads)
+def _compute(size: Size, threads: int) -> Computed:
+    return compute(DATA / "tiny_moe" / "checkpoint", TEXTS, size, threads=threads)
 
 
-def tables(found: Measured) -> list[str]:
+def tables(found: Computed) -> list[str]:
     """All tables, each with its heading."""
     lines = []
     for name, attribution in found.routers.items():
         lines += [f"### Router {name}", "", *rows_table(attribution), ""]
+    for name, attribution in found.routers.items():
+        lines += [f"### Errors layer by layer, router {name}", "", *errors_table(attribution), ""]
+    lines += ["### One layer alone, router as trained", "", *layers_table(found.layers), ""]
+    lines += ["### Order of the scatter", "", *orders_table([found.routers["as trained"], *found.orders]), ""]
     for name in found.routers:
         chosen = [each for each in found.outliers if each.renormalise == (name == "renormalised")]
-        lines += [f"### Scaled values, router {name}", "", *outliers_table(chosen), ""]
+        lines += [f"### Scaled values, router {name}", "", *scales_table(chosen), "", *outliers_table(chosen), ""]
     return lines[:-1]
 
 
 def rows_table(found: Attribution) -> list[str]:
-    """A row for each case; errors are those of the worst layer."""
+    """A row for each case; errors of experts are those of the worst layer."""
     lines = [
         f"{found.windows} windows, {found.tokens} tokens, {found.routes_per_layer} routes a layer;"
         f" {found.bits_per_byte:.4f} bits a byte with Q4_0 weights and all steps off.",
         "",
-        "| | step | error | routes flipped | divergence, bits | Δ bits a byte | Δ perplexity |",
-        "|---|---|---:|---:|---:|---:|---:|",
-    ]
+        *_head(
+            "",
+            "step",
+            values=(
+                "error of a layer", "of the logits", "routes flipped", "divergence, bits", "Δ bits a byte",
+                "Δ perplexity",
+            ),
+        ),
+    ]  # fmt: skip
     for row in found.rows:
-        flips = " ".join(map(str, row.layer_flips))
         lines.append(
-            f"| {row.group} | {row.name} | {max(row.layer_error):.1e} | {100 * row.flip_share:.2f} % ({flips}) |"
+            f"| {row.group} | {row.name} | {max(row.layer_error):.1e} | {row.logits_error:.1e} | {_flips(row)} |"
             f" {row.divergence_bits:.1e} | {row.delta_bits_per_byte:+.1e} ± {row.standard_error:.0e} |"
             f" {row.perplexity_percent:+.4f} % |"
         )
     return lines
 
 
-def outliers_table(found: list[Scaled]) -> list[str]:
-    """Change of perplexity by each step, for each scale."""
-    steps = list(found[0].perplexity_percent)
+def errors_table(found: Attribution) -> list[str]:
+    """The error of each layer's experts on equal inputs, of steps alone and of the whole device."""
+    layers = range(len(found.rows[0].layer_error))
+    lines = _head("", "step", values=[f"layer {layer}" for layer in layers])
+    for row in found.rows:
+        if row.group != "alone" and not row.name.endswith("the device"):
+            continue
+        lines.append(f"| {row.group} | {row.name} | " + " | ".join(f"{error:.1e}" for error in row.layer_error) + " |")
+    return lines
+
+
+def layers_table(found: Mapping[str, Sequence[Change]]) -> list[str]:
+    """Logits' error and divergence where a step is on in one layer alone."""
+    layers = range(len(next(iter(found.values()))))
     lines = [
-        "| scaled | by | " + " | ".join(steps) + " | routes flipped by the device |",
-        "|---|---|" + "---:|" * (len(steps) + 1),
+        "Error of the logits, divergence in bits; in bold the layer whose divergence is largest.",
+        "",
+        *_head("on in one layer", values=[f"layer {layer}" for layer in layers]),
+    ]
+    for name, changes in found.items():
+        most = max(change.divergence_bits for change in changes)
+        cells = []
+        for change in changes:
+            cell = f"{change.logits_error:.1e}, {change.divergence_bits:.1e}"
+            cells.append(f"**{cell}**" if change.divergence_bits == most else cell)
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def orders_table(found: Sequence[Attribution]) -> list[str]:
+    """What float32 sums and their order change, with more and more experts a token."""
+    columns = ("error of a layer", "of the logits", "routes flipped", "divergence, bits", "Δ bits a byte")
+    lines = _head("experts a token", "step", values=columns)
+    for attribution in found:
+        for row in attribution.rows:
+            if row.name in ("fp32 scatter", "scatter reversed"):
+                lines.append(
+                    f"| {attribution.top_k} | {row.name} | {max(row.layer_error):.1e} | {row.logits_error:.1e} |"
+                    f" {_flips(row)} | {row.divergence_bits:.1e} |"
+                    f" {row.delta_bits_per_byte:+.1e} ± {row.standard_error:.0e} |"
+                )
+    return lines
+
+
+def scales_table(found: Sequence[Scaled]) -> list[str]:
+    """Of each scale, the run that its steps are compared with, and how many of its values fp16 can't hold."""
+    first = found[0]
+    lines = [
+        f"{first.windows} windows, {first.tokens} tokens. Beyond fp16: of so many values with all steps off.",
+        "",
+        *_head("scaled", "by", values=("off, bits a byte", *(f"{kind} beyond fp16" for kind in KINDS))),
     ]
     for each in found:
-        values = " | ".join(f"{each.perplexity_percent[step]:+.3f} %" for step in steps)
-        lines.append(f"| {each.what} | 2^{each.log2} | {values} | {100 * each.flip_share['the device']:.2f} % |")
+        counts = " | ".join(f"{each.beyond[kind]} of {each.values[kind]}" for kind in KINDS)
+        lines.append(f"| {each.what} | 2^{each.log2} | {each.bits_per_byte:.5f} | {counts} |")
     return lines
+
+
+def outliers_table(found: Sequence[Scaled]) -> list[str]:
+    """Change of perplexity by each step, for each scale, with its standard error."""
+    steps = list(found[0].steps)
+    lines = _head("scaled", "by", values=(*(f"{step}, %" for step in steps), "routes flipped by the device"))
+    for each in found:
+        changes = [each.steps[step] for step in steps]
+        values = " | ".join(f"{c.perplexity_percent:+.3f} ± {c.perplexity_error:.3f}" for c in changes)
+        share = 100 * each.steps["the device"].flip_share
+        lines.append(f"| {each.what} | 2^{each.log2} | {values} | {share:.2f} % |")
+    return lines
+
+
+def _head(*names: str, values: Sequence[str]) -> list[str]:
+    """The heading of a table: columns of names, then of values."""
+    return [
+        f"| {' | '.join((*names, *values))} |".replace("|  |", "| |"),
+        "|" + "---|" * len(names) + "---:|" * len(values),
+    ]
+
+
+def _flips(change: Change) -> str:
+    """The share of routes that flip, and how many do in each layer."""
+    return f"{100 * change.flip_share:.2f} % ({' '.join(map(str, change.layer_flips))})"
 
 
 if __name__ == "__main__":

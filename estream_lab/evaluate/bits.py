@@ -1,14 +1,11 @@
 """Bits per byte of a text under a model: the negative log-likelihood that compares models whatever their tokens are."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.models.tokenizer import Tokenizer
 
@@ -30,25 +27,6 @@ class Window:
         return len(self.ids) - 1
 
 
-@dataclass(frozen=True)
-class Bits:
-    """What a text costs.
-
-    Attributes:
-        windows, tokens: how many were predicted.
-        bits_per_token, bits_per_byte: the mean.
-    """
-
-    windows: int
-    tokens: int
-    bits_per_token: float
-    bits_per_byte: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain types."""
-        return asdict(self)
-
-
 def windows(tokenizer: Tokenizer, text: str, length: int, count: int) -> tuple[Window, ...]:
     """`count` windows of `length` predicted tokens, evenly spread over a text; adjacent ones share a token.
 
@@ -64,22 +42,23 @@ def windows(tokenizer: Tokenizer, text: str, length: int, count: int) -> tuple[W
     return tuple(Window(ids[start : start + length + 1], length * share) for start in starts)
 
 
-def token_bits(logprobs: NDArray[np.float32], window: Window) -> NDArray[np.float64]:
+def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Natural log-probabilities (n, V) of logits (n, V), in float64, so that only the logits' own errors remain."""
+    z = logits.astype(np.float64)
+    z -= z.max(axis=-1, keepdims=True)
+    return np.asarray(z - np.log(np.exp(z).sum(axis=-1, keepdims=True)))
+
+
+def token_bits(logprobs: NDArray[np.float64], window: Window) -> NDArray[np.float64]:
     """-log2 p of each predicted token, (n,), from the log-probabilities (n, V) of all positions but the last."""
-    return -logprobs[np.arange(len(window)), window.ids[1:]].astype(np.float64) / math.log(2)
+    return np.asarray(-logprobs[np.arange(len(window)), window.ids[1:]] / math.log(2))
 
 
-def bits_per_byte(engine: PrefillEngine, found: Iterable[Window]) -> Bits:
-    """What windows cost under an engine's model, one prefill each.
+def divergence_bits(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Kullback-Leibler divergence of q from p at each position, (n,), from natural log-probabilities (n, V).
 
-    Raises:
-        EStreamError: windows longer than the model's context, or what `PrefillEngine.prefill` raises.
+    Σ [p log(p / q) - p + q], whose terms are never negative: Σ p log(p / q) alone lets rounding errors of the first
+    order in log p - log q stand beside a result of the second.
     """
-    bits, tokens, size, count = 0.0, 0, 0.0, 0
-    for window in found:
-        result = engine.prefill(window.ids[:-1], want="logprobs", positions="all")
-        bits += math.fsum(token_bits(result.output, window))
-        tokens, size, count = tokens + len(window), size + window.size_bytes, count + 1
-    if not count:
-        raise EStreamError("there is no window to measure: give at least one")
-    return Bits(count, tokens, bits / tokens, bits / size)
+    gap = p - q
+    return np.asarray((np.exp(p) * (gap + np.expm1(-gap))).sum(axis=-1) / math.log(2))

@@ -32,6 +32,13 @@ class Case:
     reference: Switches = OFF
 
 
+SCATTER = (
+    Case("alone", "fp32 scatter", replace(OFF, scatter="visit")),
+    Case("alone", "scatter reversed", replace(OFF, scatter="reverse"), replace(OFF, scatter="visit")),
+)
+"""What float32 sums of a token's experts change, and what their order does."""
+
+
 def device(profile: str) -> Switches:
     """All steps, over weights that are quantised here."""
     return replace(Switches.device(profile), quantise=True)
@@ -46,8 +53,7 @@ def cases(profile: str = DEFAULT_PROFILE, profiles: Sequence[str] = tuple(PROFIL
         Case("alone", "results stored as fp16", replace(OFF, accumulator=STORED)),
         *(Case("alone", f"accumulator {name}", replace(FP16, accumulator=name), FP16) for name in profiles),
         Case("alone", "SiLU table", replace(OFF, silu=True)),
-        Case("alone", "fp32 scatter", replace(OFF, scatter="visit")),
-        Case("alone", "scatter reversed", replace(OFF, scatter="reverse"), replace(OFF, scatter="visit")),
+        *SCATTER,
     ]
     whole = device(profile)
     steps = {

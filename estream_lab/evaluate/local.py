@@ -6,12 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.evaluate.cases import OFF, Case
+from estream_lab.evaluate.layers import Expert, called_experts, layer_of, quantised
 from estream_lab.experts import Arena, Binding, RecordClass
-from estream_lab.experts.switched import arena_weights
-from estream_lab.kernels.exact.switches import Switches, Weights, switched_bank
-from estream_lab.kernels.quant import quantise_q4_0
-
-Expert = tuple[Weights, Weights, Weights]
+from estream_lab.kernels.exact.switches import Switches, switched_bank
 
 
 class LocalErrors:
@@ -24,26 +21,30 @@ class LocalErrors:
 
     def __init__(self, found: Sequence[Case], layers: int) -> None:
         self._cases, self._layers = found, layers
-        self.begin()
+        self._calls: int | None = None  # none yet: a kernel is being warmed up
+        self._difference = np.zeros((len(found), layers))  # Σ (y - y_ref)²
+        self._size = np.zeros(layers)  # Σ y_off²
 
     def begin(self) -> None:
-        """Forget what was seen so far: the next call is that of layer 0."""
+        """The next call is the first layer's, of the first window."""
         self._calls = 0
-        self._difference = np.zeros((len(self._cases), self._layers))  # Σ (y - y_ref)²
-        self._size = np.zeros(self._layers)  # Σ y_off²
 
     def see(self, x: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass) -> None:
-        """The next layer's inputs."""
-        layer = self._calls % self._layers
+        """The next layer's inputs.
+
+        Raises:
+            RuntimeError: slots that aren't those of the layer whose turn it is.
+        """
+        if self._calls is None:
+            return
+        layer, turn = layer_of(binding, arena), self._calls % self._layers
+        if layer != turn:
+            raise RuntimeError(f"a call with the experts of layer {layer} where layer {turn} was to come")
         self._calls += 1
-        filled = np.diff(binding.offsets) > 0
-        experts = [
-            arena_weights(arena, record, int(slot)) if has_records else None
-            for slot, has_records in zip(binding.slot, filled, strict=True)
-        ]
-        quantised = [expert and _quantised(expert) for expert in experts]  # once for all variants
+        experts = called_experts(binding, arena, record)
+        packed = [expert and quantised(expert) for expert in experts]  # once for all variants
         variants = {OFF, *(s for case in self._cases for s in (case.switches, case.reference))}
-        made = {each: _output(x, binding, quantised if each.quantise else experts, each) for each in variants}
+        made = {each: _output(x, binding, packed if each.quantise else experts, each) for each in variants}
         self._size[layer] += np.square(made[OFF]).sum()
         for place, case in enumerate(self._cases):
             self._difference[place, layer] += np.square(made[case.switches] - made[case.reference]).sum()
@@ -52,11 +53,6 @@ class LocalErrors:
     def errors(self) -> list[NDArray[np.float64]]:
         """Of each case, (L,): ‖y - y_ref‖ / ‖y_off‖ over all that was seen."""
         return list(np.sqrt(self._difference / self._size))
-
-
-def _quantised(expert: Expert) -> Expert:
-    gate, up, down = (w if isinstance(w, tuple) else quantise_q4_0(w) for w in expert)
-    return gate, up, down
 
 
 def _output(

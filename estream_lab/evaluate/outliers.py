@@ -10,10 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from estream_lab.evaluate.attribution import Attribution, attribute
+from estream_lab.evaluate.attribution import count_tokens
 from estream_lab.evaluate.bits import Window
-from estream_lab.evaluate.cases import Case, cases
+from estream_lab.evaluate.cases import OFF, Case, cases
+from estream_lab.evaluate.layers import layerwise
+from estream_lab.evaluate.runs import Change, change, run, size_bytes
+from estream_lab.evaluate.saturation import Saturation
 from estream_lab.evaluate.variants import Variant, write_variant
+from estream_lab.experts.switched import watched
 from estream_lab.streaming import Store
 from estream_lab.streaming.pack import pack
 
@@ -27,29 +31,35 @@ class Scaled:
     Attributes:
         what: which values are scaled. log2: of the factor.
         renormalise: whether the router divides a token's weights by their sum.
-        bits_per_byte: with all steps off.
-        perplexity_percent: change of perplexity by each step alone, and by the device's whole arithmetic.
-        flip_share: share of routes that change.
+        windows, tokens: of the text that was read.
+        bits_per_byte: with all steps off, over the Q4_0 weights of this scale: what its changes are compared with.
+        values: of each of `saturation.KINDS`, how many experts compute in that run. beyond: how many fp16 would hold at
+            ± 65504.
+        steps: changes by each step alone, and by the device's whole arithmetic.
     """
 
     what: str
     log2: int
     renormalise: bool
+    windows: int
+    tokens: int
     bits_per_byte: float
-    perplexity_percent: dict[str, float]
-    flip_share: dict[str, float]
+    values: dict[str, int]
+    beyond: dict[str, int]
+    steps: dict[str, Change]
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""
         return asdict(self)
 
 
-def open_variant(checkpoint: Path, folder: Path, variant: Variant) -> Store:
-    """A variant's store, unquantised, under a folder."""
-    name = f"{variant.renormalise:d}_{variant.swiglu}_{variant.residual}"
-    written = write_variant(checkpoint, folder / name, variant)
-    pack(written, folder / f"{name}.estream", quant="f32", progress=False)
-    return Store(folder / f"{name}.estream")
+def open_variant(checkpoint: Path, folder: Path, variant: Variant, quant: str = "f32") -> Store:
+    """A variant's store under a folder; its origin has the checkpoint's name."""
+    place = folder / variant.label
+    names = checkpoint.resolve().parts[1:][-2:]  # a store is named by the last, or the one before
+    written = write_variant(checkpoint, place.joinpath(*names), variant)
+    pack(written, folder / f"{variant.label}.estream", quant=quant, progress=False)
+    return Store(folder / f"{variant.label}.estream")
 
 
 def scaled(
@@ -64,32 +74,38 @@ def scaled(
     """Try each step alone, and all together, on models whose values are scaled by 2^exponent.
 
     Raises:
-        EStreamError: what `write_variant` and `attribute` raise.
+        EStreamError: what `write_variant` raises, or fewer than two tokens.
     """
-    chosen = [case for case in cases() if _wanted(case)]
+    count_tokens(windows)
     found = []
     with TemporaryDirectory(prefix="estream-outliers-") as folder:
         for log2 in exponents:
-            variant = Variant(renormalise, **{what: log2})
-            store = open_variant(checkpoint, Path(folder), variant)
-            found.append(_scaled(what, log2, attribute(store, windows, chosen, threads=threads)))
+            store = open_variant(checkpoint, Path(folder), Variant(renormalise, **{what: log2}), quant="q4_0")
+            found.append(_scaled(store, windows, what, log2, threads))
     return found
 
 
-def _wanted(case: Case) -> bool:
+def wanted() -> dict[str, Case]:
     """Steps alone, and the device under the default profile."""
-    return (case.group == "alone" and case.name in STEPS) or (
-        case.group == "cumulative" and case.name.endswith("the device")
-    )
+    alone = {case.name: case for case in cases() if case.group == "alone" and case.name in STEPS}
+    return alone | {"the device": next(case for case in cases() if case.name.endswith("the device"))}
 
 
-def _scaled(what: str, log2: int, found: Attribution) -> Scaled:
-    names = {row: row.name if row.group == "alone" else "the device" for row in found.rows}
+def _scaled(store: Store, windows: Sequence[Window], what: str, log2: int, threads: int) -> Scaled:
+    counted, layers = Saturation(), store.spec.layers
+    off = run(store, windows, watched(layerwise([OFF] * layers), counted.see), threads=threads, begin=counted.begin)
+    runs = {
+        name: run(store, windows, layerwise([case.switches] * layers), threads=threads)
+        for name, case in wanted().items()
+    }
     return Scaled(
-        what,
-        log2,
-        found.renormalise,
-        found.bits_per_byte,
-        {name: row.perplexity_percent for row, name in names.items()},
-        {name: row.flip_share for row, name in names.items()},
+        what=what,
+        log2=log2,
+        renormalise=store.spec.router.renormalise,
+        windows=len(windows),
+        tokens=count_tokens(windows),
+        bits_per_byte=off.bits(windows) / size_bytes(windows),
+        values=counted.values,
+        beyond=counted.beyond,
+        steps={name: change(mine, off, windows) for name, mine in runs.items()},
     )

@@ -25,11 +25,18 @@ class Variant:
         renormalise: whether the router divides a token's weights by their sum.
         swiglu: log2 of the factor on all SwiGLU results: up projections are multiplied by it, down ones divided.
         residual: log2 of the factor on the residual stream: on the embedding and on what attention and experts add.
+        top_k: experts of a token, where not as many as in the checkpoint.
     """
 
     renormalise: bool = False
     swiglu: int = 0
     residual: int = 0
+    top_k: int | None = None
+
+    @property
+    def label(self) -> str:
+        """A name for its files."""
+        return f"{self.renormalise:d}_{self.swiglu}_{self.residual}_{self.top_k or 0}"
 
     def factor(self, name: str) -> float:
         """What a tensor is multiplied with."""
@@ -57,6 +64,8 @@ def write_variant(checkpoint: Path, folder: Path, variant: Variant) -> Path:
             raise EStreamError(f"{checkpoint} is no untied OLMoE checkpoint with one tensor a projection: give another")
         folder.mkdir(parents=True)
         config = source.config | {"norm_topk_prob": variant.renormalise, "dtype": "float32"}
+        if variant.top_k is not None:
+            config["num_experts_per_tok"] = variant.top_k
         config["rms_norm_eps"] = config.get("rms_norm_eps", 1e-5) * math.ldexp(1, 2 * variant.residual)
         (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
         if (checkpoint / TOKENIZER).exists():

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from estream_lab.evaluate.regression import check, figures
+from estream_lab.evaluate.baseline import check, figures
 from estream_lab.notebooks import run
 from tests.notebooks.lessons import NOTEBOOKS
 
@@ -17,5 +17,7 @@ def test_numerics_attribution_is_within_its_baseline(tmp_path: Path) -> None:
     (result,) = run([NOTEBOOK], {"fast": True}, tmp_path).notebooks
     records = result.records
     assert records["compared"] == len(figures(RECORDED["fast"]))
-    assert check({key: records[key] for key in ("routers", "outliers")}, BASELINE, "fast") == records["compared"]
+    recorded = {key: records[key] for key in ("rounding", "routers", "orders", "layers", "outliers")}
+    assert check(recorded, BASELINE, "fast") == records["compared"]
+    assert records["model"] == "tiny_moe"
     assert result.output_bytes < 200_000

@@ -1,0 +1,61 @@
+"""How many values an fp16 would hold at ± 65504, of those that experts compute with all steps off."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab.evaluate.layers import called_experts
+from estream_lab.experts import Arena, Binding, RecordClass
+from estream_lab.kernels.exact.switches import Weights
+from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
+
+KINDS = ("activations", "gate and up", "SwiGLU results", "outputs")
+"""What the device rounds to fp16: gathered rows, the two products, their silu(g) * u, and down's product."""
+
+SATURATES = 65520.0
+"""From here on, rounding to nearest leaves the range of fp16, and a value becomes ± 65504 (docs/numerics.md)."""
+
+
+@dataclass
+class Saturation:
+    """Takes what each layer's experts are called with (an `experts.switched.Watcher`) and counts.
+
+    Attributes:
+        values: of each kind, how many there were. beyond: how many of them are `SATURATES` or more in magnitude.
+    """
+
+    values: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    beyond: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    _begun: bool = False
+
+    def begin(self) -> None:
+        """Count from the next call on: those before warm a kernel up."""
+        self._begun = True
+
+    def see(self, x: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass) -> None:
+        """A layer's inputs: its experts' values are computed in float64, from Q4_0 weights."""
+        if not self._begun:
+            return
+        for place, expert in enumerate(called_experts(binding, arena, record)):
+            if expert is None:
+                continue
+            records = slice(int(binding.offsets[place]), int(binding.offsets[place + 1]))
+            gate, up, down = map(_wide, expert)
+            rows = x[binding.token[records]].astype(np.float64)  # (n, H)
+            g, u = rows @ gate.T, rows @ up.T  # (n, F)
+            h = g / 2 * (1 + np.tanh(g / 2)) * u  # silu(g) * u, where no exponential overflows
+            self._count("activations", rows)
+            self._count("gate and up", g)
+            self._count("gate and up", u)
+            self._count("SwiGLU results", h)
+            self._count("outputs", h @ down.T)
+
+    def _count(self, kind: str, values: NDArray[np.float64]) -> None:
+        self.values[kind] += values.size
+        self.beyond[kind] += int((np.abs(values) >= SATURATES).sum())
+
+
+def _wide(projection: Weights) -> NDArray[np.float64]:
+    q4 = projection if isinstance(projection, tuple) else quantise_q4_0(projection)
+    return dequantise_q4_0(*q4).astype(np.float64)

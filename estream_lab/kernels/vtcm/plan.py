@@ -135,11 +135,14 @@ def plan_tiles(hidden: int, ffn: int, rows: int, vtcm_bytes: int, *, max_rows: i
         max_rows: most rows of a row tile, a multiple of 32.
 
     Raises:
-        EStreamError: a size that no tile fits, or what `plan_for` says of tiles of 32 rows and panels of 32 columns.
+        EStreamError: a size that no tile fits, a capacity that no device has, or what `plan_for` says of the smallest
+            tiles: 32 rows and panels of 32 columns.
     """
     _check_multiples(hidden=hidden, ffn=ffn, max_rows=max_rows)
     if rows < 1:
         raise EStreamError(f"a slot with {rows} rows needs no tile plan: give at least 1")
+    if vtcm_bytes > MOST_VTCM_BYTES:
+        raise EStreamError(f"VTCM of {vtcm_bytes:,} bytes is more than a 32-bit address reaches: give 4GiB or less")
     for most in range(max_rows, 0, -TILE):
         tile_rows = whole_tiles(-(-rows // -(-rows // most)))  # of the fewest row tiles of at most so many rows
         columns = _widest(hidden, ffn, tile_rows, vtcm_bytes)
@@ -152,12 +155,10 @@ def plan_for(hidden: int, ffn: int, rows: int, ffn_columns: int, hidden_columns:
     """The plan with given tile sizes: see `TilePlan`.
 
     Raises:
-        EStreamError: a size that isn't a positive multiple of 32, a panel wider than its projection, a capacity that no
-            address reaches, or a region that doesn't fit: the first in order of offset, and the least that works.
+        EStreamError: a size that isn't a positive multiple of 32, a panel wider than its projection, or a region that
+            doesn't fit: the first in order of offset, and the least capacity that works.
     """
     _check_multiples(hidden=hidden, ffn=ffn, rows=rows, ffn_columns=ffn_columns, hidden_columns=hidden_columns)
-    if vtcm_bytes > MOST_VTCM_BYTES:
-        raise EStreamError(f"VTCM of {vtcm_bytes:,} bytes is more than a 32-bit address reaches: give 4GiB or less")
     for name, panel, whole in (("ffn", ffn_columns, ffn), ("hidden", hidden_columns, hidden)):
         if panel > whole:
             raise EStreamError(f"panels of {panel} {name} columns where there are {whole}: choose {whole} or fewer")

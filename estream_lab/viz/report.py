@@ -10,7 +10,7 @@ from estream_lab.engine import PrefillResult
 from estream_lab.trace import write_atomically
 from estream_lab.viz.figures import next_tokens, routes_heatmap, run_memory, timeline
 from estream_lab.viz.figures.memory import NAMES
-from estream_lab.viz.figures.theme import mebibytes, milliseconds
+from estream_lab.viz.figures.theme import GREY, mebibytes, milliseconds
 
 # the page may run what it carries and fetch nothing
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
@@ -31,7 +31,7 @@ h2 {{ font-size: 1.1rem; font-weight: 600; margin-top: 2rem; }}
 .tables {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 0 3rem; }}
 table {{ border-collapse: collapse; }}
 td {{ padding: 0.1rem 1rem 0.1rem 0; vertical-align: top; overflow-wrap: anywhere; }}
-td:first-child {{ color: #797979; white-space: nowrap; }}
+td:first-child {{ color: {grey}; white-space: nowrap; }}
 </style>
 <script>{plotly}</script>
 </head>
@@ -67,6 +67,7 @@ def write_report(result: PrefillResult, path: Path | str) -> None:
     )
     page = PAGE.format(
         policy=POLICY,
+        grey=GREY,
         title=f"Prefill of {result.tokens} tokens, {html.escape(result.schedule)}",
         lead=html.escape(f"{provenance.get('model', '')}: {provenance.get('kind')} on {result.machine}."),
         plotly=get_plotlyjs(),

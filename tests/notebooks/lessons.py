@@ -1,12 +1,15 @@
 """What every lesson has in common."""
 
 from pathlib import Path
+from typing import Any
 
 import nbformat
 
 from estream_lab.notebooks import declared
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+SHIPPED = NOTEBOOKS.parent / "data" / "tiny_moe"
+PLOTLY = "application/vnd.plotly.v1+json"
 
 
 def check_form(lesson: Path) -> None:
@@ -22,3 +25,11 @@ def check_form(lesson: Path) -> None:
         lines = cell.source.splitlines() if cell.cell_type == "code" else []
         started = ("def ", "class ", "if ", "for ", "while ", "try")
         assert [line for line in lines if line.startswith(started)] == []
+
+
+def figures_of(executed: Path) -> list[dict[str, Any]]:
+    """The static figures of an executed lesson, in order; none of its outputs could load a script."""
+    cells = nbformat.read(executed, as_version=4).cells
+    shown = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+    assert [data for data in shown if "text/html" in data] == []
+    return [data[PLOTLY] for data in shown if PLOTLY in data]

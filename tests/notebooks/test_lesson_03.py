@@ -3,52 +3,29 @@
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import numpy as np
 import pytest
 
-from estream_lab.engine import PrefillEngine
+from estream_lab.engine import PrefillEngine, PrefillResult
 from estream_lab.kernels.vtcm import plan_tiles
-from estream_lab.notebooks import run
 from estream_lab.streaming import Store
-from estream_lab.streaming.pack import pack
 
-from .lessons import NOTEBOOKS, check_form
+from .lessons import NOTEBOOKS, SHIPPED, check_form, figures_of
 
 LESSON = NOTEBOOKS / "03_tiled_swiglu.ipynb"
-SHIPPED = NOTEBOOKS.parent / "data" / "tiny_moe"
 TOKENS = 16  # of the exact run; fast = true
 H, F, M, NF, ND = 2048, 1024, 256, 128, 256
 FIGURES = 10
+RUNS = ("small tiles", "large tiles", "four banks")
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    folder = tmp_path_factory.mktemp("lesson")
-    (result,) = run([LESSON], {"fast": True}, folder).notebooks
-    assert result.output_bytes < 400_000
-    return result.records, folder / LESSON.name
-
-
-@pytest.fixture(scope="module")
-def records(ran: tuple[dict[str, Any], Path]) -> dict[str, Any]:
-    return ran[0]
-
-
-def outputs(notebook: Path) -> list[Any]:
-    cells = nbformat.read(notebook, as_version=4).cells  # type: ignore[no-untyped-call]
-    return [output for cell in cells for output in cell.get("outputs", ())]
-
-
-def titles(notebook: Path) -> list[str]:
-    drawn = [output.get("data", {}).get("application/vnd.plotly.v1+json") for output in outputs(notebook)]
-    return [figure["layout"]["title"]["text"] for figure in drawn if figure]
+def titles(executed: Path) -> list[str]:
+    return [figure["layout"]["title"]["text"] for figure in figures_of(executed)]
 
 
 def test_it_has_the_form_of_a_lesson(ran: tuple[dict[str, Any], Path]) -> None:
     check_form(LESSON)
     assert len(titles(ran[1])) == FIGURES
-    assert [o for o in outputs(ran[1]) if "text/html" in o.get("data", {})] == []  # nothing that could load a script
 
 
 def test_elements_lie_where_the_formulas_say(ran: tuple[dict[str, Any], Path]) -> None:
@@ -91,19 +68,28 @@ def test_too_little_memory_is_refused_with_the_region(records: dict[str, Any]) -
     assert expected in records["refusal"]
 
 
-def test_the_run_recorded_a_slot_for_each_expert_that_was_asked(
-    records: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("store") / "tiny.estream"
-    pack(SHIPPED / "checkpoint", path, progress=False)
+@pytest.fixture(scope="module")
+def resident(store: Store) -> PrefillResult:
+    """The lesson's prompt with all experts in memory: no banks at all."""
     prompt = np.frombuffer((SHIPPED / "heldout" / "text.txt").read_bytes()[:TOKENS], np.uint8)
-    with PrefillEngine.open(Store(path), executor="exact") as engine:
-        routes = engine.prefill(prompt).routes
-    plan = plan_tiles(192, 128, TOKENS, 300 << 10)
-    assert plan.rows == 32 and plan.ffn_panels > 1
-    slots = sum(len(set(layer.expert.tolist())) for layer in routes.values())
-    assert records["recorded_steps"] == slots * (4 * (plan.ffn_panels + plan.hidden_panels) + 1)  # one row tile each
-    assert records["tiles_change_no_bit"] is True
+    with PrefillEngine.open(store, executor="exact", resident=True) as engine:
+        return engine.prefill(prompt)
+
+
+def test_the_run_recorded_a_slot_for_each_expert_that_was_asked(
+    records: dict[str, Any], resident: PrefillResult
+) -> None:
+    slots = sum(len(set(layer.expert.tolist())) for layer in resident.routes.values())
+    small, large = (plan_tiles(192, 128, TOKENS, vtcm) for vtcm in (300 << 10, 8 << 20))
+    assert small.rows == large.rows == 32  # one row tile each
+    steps = [slots * (4 * (plan.ffn_panels + plan.hidden_panels) + 1) for plan in (small, large)]
+    assert steps[0] > steps[1]
+    assert records["recorded_steps"] == dict(zip(RUNS, (*steps, steps[0]), strict=True))
+
+
+def test_tiles_and_banks_are_varied_and_change_no_bit(records: dict[str, Any], resident: PrefillResult) -> None:
+    assert records["banks"] == dict(zip(RUNS, (2, 2, 4), strict=True))
+    assert records["logits"] == dict.fromkeys(RUNS, resident.logits_sha256[:8])
 
 
 def test_the_explorer_starts_on_a_plan_that_fits(records: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from estream_lab.trace import Trace
 from estream_lab.viz import figures
 from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, provenance_line
 
+from . import test_attribution_figures as attribution
 from . import test_bubble_figures as pipeline
 from . import test_compaction_figures as bound
 from . import test_protocol_figures as protocol
@@ -50,10 +51,12 @@ OTHER = replace(
 )
 LAYERS = {4: ROUTES, 7: Routes(ROUTES.token, np.zeros(6, np.int32), ROUTES.weight)}
 DRAWN: dict[str, Callable[[], go.Figure]] = {
+    "attribution_rows": lambda: figures.attribution_rows({"as trained": attribution.FOUND}, PROVENANCE),
     "compaction": lambda: figures.compaction(ROUTES, PLACEMENT, binding(), PROVENANCE),
     "equality_table": lambda: figures.equality_table([RUN, OTHER]),
     "idle_bars": lambda: figures.idle_bars({"early": trace(), "again": trace()}),
     "memory_bars": lambda: figures.memory_bars([("a", {"arena": 5}), ("b", {"other": 2})], PROVENANCE),
+    "outlier_curves": lambda: figures.outlier_curves([attribution.OUTLIER], 5.51, PROVENANCE),
     "next_tokens": lambda: figures.next_tokens([(101, "e", -0.5), (32, " ", -1.5)], PROVENANCE),
     "route_load": lambda: figures.route_load(LAYERS, 6, PROVENANCE),
     "routes_heatmap": lambda: figures.routes_heatmap(LAYERS, 6, PROVENANCE),

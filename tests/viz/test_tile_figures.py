@@ -8,16 +8,18 @@ from itertools import product
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from estream_lab.experts.order_steps import StepRecorder
 from estream_lab.kernels.exact.accumulator_trace import Line, Word, accumulator_steps
 from estream_lab.kernels.layout import pack_q4_32x32, pack_tiles
 from estream_lab.kernels.vtcm import Step, TilePlan, plan_for, steps
 from estream_lab.viz import figures
 from estream_lab.viz.figures.accumulator import NAMES, bounds, cells
 from estream_lab.viz.figures.decoded import rounding
-from estream_lab.viz.figures.step_diagram import KINDS, MOST_PLACES, Placed, placed, recorded
+from estream_lab.viz.figures.lifetimes import lifetimes
+from estream_lab.viz.figures.step_diagram import KINDS, MOST_PLACES, Placed, placed
 from estream_lab.viz.figures.theme import GREY
 from estream_lab.viz.figures.tile_plan import TileChoice
 from estream_lab.viz.figures.tiles import weight_place
@@ -200,6 +202,16 @@ def test_a_new_value_has_a_new_shade() -> None:
     assert len(runs) == 2 and len(set(runs)) == 2  # two row tiles
 
 
+def test_a_region_has_the_colour_of_the_steps_that_fill_it() -> None:
+    figure = DRAWN["vtcm_map"]()
+    names = [region.name for region in PLAN.regions]
+    shades = [colour for _, colour in figure.data[2].colorscale[::4]]  # the first of two, from edge to edge
+    for step, place in zip(STEPS, places_of(STEPS), strict=True):
+        for row in {names.index(access.region) for access in step.writes}:
+            assert figure.data[0].marker.color[row] == KINDS[step.kind]
+            assert shades[int(heat(figure, 2)[row, place]) // 2] == KINDS[step.kind]
+
+
 def test_the_share_of_needed_bytes_is_that_of_the_drawing() -> None:
     drawn = ~np.isnan(heat(DRAWN["vtcm_map"](), 2))
     sizes = np.array([region.bytes for region in PLAN.regions])
@@ -220,7 +232,8 @@ def test_the_diagram_keeps_units_in_order_and_draws_each_wait() -> None:
         assert int(kinds[row, place]) == list(KINDS).index(step.kind)
         name = f"{names[step.projection]}{step.panel}" if step.projection else f"r{step.row_tile}"
         assert figure.data[0].text[row][place] == name
-    x, y = (np.array(values, float).reshape(-1, 3)[:, :2] for values in (figure.data[1].x, figure.data[1].y))
+    # a thin area each: there, across, back, closed, and a gap
+    x, y = (np.array(values, float).reshape(-1, 6)[:, :2] for values in (figure.data[1].x, figure.data[1].y))
     wanted = sorted(
         (places[wait] + 0.5, place - 0.5, UNITS.index(STEPS[wait].unit), UNITS.index(step.unit))
         for step, place in shown
@@ -244,19 +257,6 @@ def test_a_long_diagram_says_what_is_drawn() -> None:
     assert np.array_equal(heat(figure, 0), whole[:, 3 : 3 + MOST_PLACES], equal_nan=True)
 
 
-def test_a_recorded_run_gives_the_same_steps() -> None:
-    recorder = StepRecorder()
-    for layer, rows in ((0, 40), (1, 100)):
-        recorder.place(layer=layer, group=0, bank=0)
-        recorder.listener(np.array([5], np.int32))(0, steps(PLAN, rows))
-    found = recorded(recorder.trace({}), layer=1, slot=5)
-    wanted = sorted((step.unit, step.kind, step.place) for step in placed(STEPS))
-    assert sorted((step.unit, step.kind, step.place) for step in found) == wanted
-    names = {step.name for step in placed(STEPS)} - {"r0", "r1"} | {"r"}
-    assert {step.name for step in found} == names
-    assert recorded(recorder.trace({}), layer=2, slot=5) == ()
-
-
 def test_nothing_drawn_for_no_steps() -> None:
     none: tuple[Placed, ...] = ()
     assert np.isnan(heat(figures.step_diagram(none, PROVENANCE), 0)).all()
@@ -273,16 +273,45 @@ def test_a_plan_at_work_shows_map_and_steps_over_the_same_places() -> None:
     assert figure.data[2].xaxis == figure.data[3].xaxis == "x2"
 
 
+def boxes(trace: go.Scatter) -> list[tuple[int, float, float]]:
+    """Row, left and right of the boxes of an area."""
+    x, y = (np.reshape(values, (-1, 6)) for values in (trace.x, trace.y))
+    rows = np.rint((y.T[0] + y.T[2]) / 2).astype(int)
+    return list(zip(rows.tolist(), x.T[0].tolist(), x.T[1].tolist(), strict=True))
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([(128, 192), (512, 64), (96, 96)]),
+    st.tuples(*[st.integers(1, 2).map(lambda tiles: 32 * tiles)] * 3),
+    st.integers(1, 300),
+)
+def test_steps_and_values_are_those_of_the_plan_itself(
+    shape: tuple[int, int], tiles: tuple[int, int, int], records: int
+) -> None:
+    choice = TileChoice.of(shape, tiles, 1 << 20, records)
+    found = steps(plan_for(*shape, *tiles, 1 << 20), choice.drawn_rows)
+    order = placed(found)
+    assert choice.steps == order
+    assert choice.lives == tuple(lifetimes(found, [step.place for step in order]))
+
+
 def test_what_does_not_fit_is_red_and_has_no_steps() -> None:
     capacity = 300_000
     choice = TileChoice.of((128, 192), (64, 96, 64), capacity, 100)
     first = next(region for region in PLAN.regions if region.end > capacity)
     assert f"the region {first.name} takes {first.bytes:,} bytes" in choice.refusal
     figure = figures.tile_plan(choice, 0.5, PROVENANCE)
-    red = [colour == LIMIT for colour in figure.data[0].marker.color]
-    assert red == [not fit for fit in fits(PLAN, capacity)]
-    assert any(red) and not all(red)
-    assert figure.data[1].line.color == GREY and figure.data[1].x[0] * 2**20 == capacity
+    *fit, line = boxes(figure.data[0])
+    red = boxes(figure.data[1])
+    assert (figure.data[0].fillcolor, figure.data[1].fillcolor) == (GREY, LIMIT)
+    assert [row for row, *_ in fit] == [row for row, fitting in enumerate(fits(PLAN, capacity)) if fitting]
+    assert [row for row, *_ in red] == [row for row, fitting in enumerate(fits(PLAN, capacity)) if not fitting]
+    for row, left, right in (*fit, *red):
+        region = PLAN.regions[row]
+        assert left * 2**20 == region.offset
+        assert right * 2**20 == region.end or region.bytes < 0.01 * PLAN.used_bytes  # too narrow to be seen
+    assert line[1] * 2**20 == capacity
     assert np.isnan(heat(figure, 3)).all()
     assert len(figure.data) == len(DRAWN["tile_plan"]().data)
 

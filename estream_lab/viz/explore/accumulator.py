@@ -65,9 +65,10 @@ def _told(step: AccumulatorStep, count: int) -> str:
     if step.passed_over:
         return f"{head}all of its activations, or all of its weights, are zero: the accumulator passes it over."
     lost = sum(line.lost for line in step.products)
+    products = f"{lost} of {step.size} products lose ones" if step.size > 1 else "its product is exact"
     away = step.held.value - step.exact.value
     return (
-        f"{head}{lost} of {step.size} products lose ones.<br>The accumulator then holds "
-        f"{step.held.value:+.9g} = {step.held.bits:,} · 2^{step.held.place}; exact so far: "
+        f"{head}{products}.<br>The accumulator then holds "
+        f"{step.held.value:+.9g} = {step.held.bits:,} · 2<sup>{step.held.place}</sup>; exact so far: "
         f"{step.exact.value:+.9g}, error {away:+.1e}."
     )

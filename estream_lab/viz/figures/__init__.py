@@ -4,6 +4,7 @@ They read on light and dark pages alike: no background of their own, grey text, 
 """
 
 from estream_lab.viz.figures.accumulator import accumulator_group, accumulator_table
+from estream_lab.viz.figures.attribution import attribution_rows, outlier_curves
 from estream_lab.viz.figures.bound_route import bound_route
 from estream_lab.viz.figures.bubbles import bubble_bars, bubble_timeline
 from estream_lab.viz.figures.compaction import compaction
@@ -34,6 +35,7 @@ __all__ = [
     "accumulator_group",
     "accumulator_table",
     "attempts_table",
+    "attribution_rows",
     "bound_route",
     "bubble_bars",
     "bubble_timeline",
@@ -48,6 +50,7 @@ __all__ = [
     "load_curves",
     "memory_bars",
     "next_tokens",
+    "outlier_curves",
     "packed_layout",
     "padding_bars",
     "placement_map",

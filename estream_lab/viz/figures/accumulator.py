@@ -13,19 +13,19 @@ from estream_lab.kernels.layout import STRIP
 from estream_lab.trace import Provenance
 from estream_lab.viz.figures.step_diagram import stepped
 from estream_lab.viz.figures.tables import table
-from estream_lab.viz.figures.theme import COLOURS, SEQUENCE, dressing, key, provenance_line
+from estream_lab.viz.figures.theme import COLOURS, SEQUENCE, dressing, faded, key, provenance_line
 
 CELLS = {
-    "a 0": "rgba(58,151,208,0.16)",
+    "a 0": faded(SEQUENCE[0], 0.16),
     "a 1": SEQUENCE[0],
-    "0 shifted out": "rgba(230,159,0,0.3)",
+    "0 shifted out": faded(SEQUENCE[1], 0.3),
     "1 shifted out": SEQUENCE[1],
     "last bit, set because a 1 was shifted out": COLOURS["wait"],
 }
 """What a cell shows, and its colour."""
 
 NAMES = list(CELLS)
-ROW = 26  # px
+ROW, AXIS_ROOM, BELOW = 26, 44, 12  # px: the axis is on top, where the numbers are however few there are
 MOST_ROWS = 12
 """Eight products, their sum, the accumulator, the sum of both, and what the accumulator holds then."""
 
@@ -63,14 +63,15 @@ def accumulator_drawing(step: AccumulatorStep, chosen: Profile, provenance: Prov
         "hovertemplate": "2<sup>%{x}</sup><extra></extra>",
     }
     lines = [provenance_line(provenance), _form(chosen), key(CELLS)]
-    layout = dressing(f"One group of products under {chosen.name}", "<br>".join(lines), ROW * MOST_ROWS)
-    layout["margin"] |= {"l": 235, "r": 24}
+    layout = dressing(f"One group of products under {chosen.name}", "<br>".join(lines), ROW * MOST_ROWS, AXIS_ROOM)
+    layout["height"] -= layout["margin"]["b"] - BELOW
+    layout["margin"] |= {"l": 235, "r": 24, "b": BELOW}
     plain = {"showgrid": False, "automargin": False, "ticks": ""}
     marks = [place for place in range(top, bottom - 1, -1) if place % 8 == 0]
     layout |= {
         "showlegend": False,
         "xaxis": {
-            **plain, "range": [top + 0.5, bottom - 0.5], "tickvals": marks,
+            **plain, "side": "top", "range": [top + 0.5, bottom - 0.5], "tickvals": marks,
             "ticktext": [f"2<sup>{place}</sup>" for place in marks], "title": {"text": "what a bit weighs"},
         },
         "yaxis": {

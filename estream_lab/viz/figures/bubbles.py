@@ -21,17 +21,17 @@ from estream_lab.trace.bubbles import (
     bubbles,
 )
 from estream_lab.trace.tracks import origin_ns
-from estream_lab.viz.figures.theme import CLEAR, GREY, common_line, dress, milliseconds
+from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, SEQUENCE, common_line, dress, milliseconds
 
 CAUSE_COLOURS = {
-    LAYER: "#b07aa8",
-    ROUTES: "#d55e00",
-    BANK: "#3a97d0",
-    CHOICE: "#8a8f3c",
-    DATA: "#e69f00",
+    LAYER: COLOURS["other"],
+    ROUTES: COLOURS["wait"],
+    BANK: COLOURS["storage"],
+    CHOICE: SEQUENCE[5],
+    DATA: COLOURS["expert"],
     UNNEEDED: "#c9566b",
     DONE: GREY,
-    OWN: "#3aa98a",
+    OWN: COLOURS["dense"],
 }
 BUSY = {
     "reads": "rgba(128,128,128,0.45)",

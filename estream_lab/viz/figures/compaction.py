@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from estream_lab.routing import Routes
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.theme import GREY, SEQUENCE, dress, provenance_line
+from estream_lab.viz.figures.theme import CLEAR, GREY, SEQUENCE, dress, provenance_line
 
 SLOTS = SEQUENCE[:-1]
 """Colours of slots, in turn: all but grey."""
@@ -128,7 +128,7 @@ def _add_slots(figure: go.Figure, routes: Routes, placement: NDArray[np.int32], 
         x=records.offsets[:-1],
         y=records.slot,
         orientation="h",
-        marker={"color": "rgba(0,0,0,0)", "line": {"color": GREY, "width": 1}},
+        marker={"color": CLEAR, "line": {"color": GREY, "width": 1}},
         hovertemplate="slot %{y} starts at record %{x}<extra></extra>",
         row=2,
         col=2,

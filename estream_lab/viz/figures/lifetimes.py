@@ -10,14 +10,14 @@ from estream_lab.kernels.vtcm import CONSTANTS, Step
 class Lifetime:
     """A value in a region: from the place of the first step that writes it to behind that of the last that reads it.
 
-    `number` counts the region's values, `first` is the step that begins it.
+    `number` counts the region's values, `panel` names what the step works on that begins it.
     """
 
     region: str
     number: int
     start: int
     end: int
-    first: Step
+    panel: str
 
 
 def lifetimes(steps: Sequence[Step], places: Sequence[int]) -> list[Lifetime]:
@@ -38,10 +38,10 @@ def lifetimes(steps: Sequence[Step], places: Sequence[int]) -> list[Lifetime]:
             value = held.get(region)
             if value is None or value.read:
                 number = 0 if value is None else value.number + 1
-                held[region] = value = _Value(region, number, place, place + 1, step)
+                held[region] = value = _Value(region, number, place, place + 1, panel_name(step))
                 found.append(value)
             value.end = max(value.end, place + 1)
-    return [Lifetime(value.region, value.number, value.start, value.end, value.first) for value in found]
+    return [Lifetime(value.region, value.number, value.start, value.end, value.panel) for value in found]
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _Value:
     number: int
     start: int
     end: int
-    first: Step
+    panel: str
     read: bool = False
 
 

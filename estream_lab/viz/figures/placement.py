@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from estream_lab.trace import Span, Trace
 from estream_lab.trace.tracks import origin_ns
 from estream_lab.viz.figures.banks import bank_states
-from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, dress, provenance_line
+from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, INK, dress, provenance_line
 
 LOOKS = {
     "filling": ("on its way: no translation", CLEAR, COLOURS["storage"]),
@@ -73,7 +73,7 @@ def placement_map(trace: Trace, layer: int, order: NDArray[np.int32], group_size
             insidetextanchor="middle",
             textangle=0,
             constraintext="none",
-            textfont={"color": "#14181c", "size": 11},
+            textfont={"color": INK, "size": 11},
             customdata=[stay.slot for stay in mine],
             hovertemplate=f"expert %{{y}}, slot %{{customdata}}<br>{name}<extra></extra>",
             marker={"color": fill, "line": {"color": line, "width": 1}},

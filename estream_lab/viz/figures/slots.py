@@ -6,13 +6,13 @@ import plotly.graph_objects as go
 
 from estream_lab.experts.residency import SlotState
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.theme import COLOURS, FAINT, GREY, INK, dress, provenance_line
+from estream_lab.viz.figures.theme import COLOURS, FAINT, GREY, INK, dress, faded, provenance_line
 
 AVAILABLE, FILLING, READY, IN_USE = SlotState
 LOOKS = {
     AVAILABLE: ("Available", FAINT, GREY),
     FILLING: ("Filling", COLOURS["storage"], INK),
-    READY: ("Ready", "rgba(230,159,0,0.15)", GREY),
+    READY: ("Ready", faded(COLOURS["expert"], 0.15), GREY),
     IN_USE: ("In use", COLOURS["expert"], INK),
 }
 """Name, fill and text colour of each state; they stand side by side in this order."""

@@ -1,32 +1,35 @@
 """The steps of one slot on three units in order, without time: who runs what beside whom, and who waits for whom."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from estream_lab.experts.order_steps import STEP_UNITS, positions
-from estream_lab.kernels.vtcm import Step, TilePlan, steps
-from estream_lab.trace import Provenance, Trace
+from estream_lab.kernels.vtcm import Step
+from estream_lab.trace import Provenance, Span, Trace
 from estream_lab.viz.figures.lifetimes import panel_name
 from estream_lab.viz.figures.theme import GREY, INK, SEQUENCE, dressing, key, provenance_line
 
 KINDS = {
     "fetch": SEQUENCE[0],
-    "gather": SEQUENCE[6],
+    "gather": SEQUENCE[5],
     "decode": SEQUENCE[1],
     "matmul": SEQUENCE[2],
     "swiglu": SEQUENCE[3],
-    "scatter": SEQUENCE[5],
+    "scatter": SEQUENCE[6],
 }
 """Kinds of steps and their colours."""
 
 UNIT_ROW = 40  # px
 MOST_PLACES = 36
 """Places of a static diagram: more leave no room for the names of panels."""
+
+WAIT = 1 / 500
+"""Width of a wait's line as a share of the diagram's: about a pixel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +60,32 @@ def placed(found: Sequence[Step]) -> tuple[Placed, ...]:
     )
 
 
-@lru_cache(64)
-def placed_steps(plan: TilePlan, rows: int) -> tuple[Placed, ...]:
-    """`placed` for the steps of a slot with so many records under a plan; kept for plans that come again."""
-    return placed(steps(plan, rows))
+def recorded(trace: Trace, layer: int, slot: int, visit: int = 0) -> tuple[Placed, ...]:
+    """The steps of one visit of a slot as a run with `record_steps` recorded them; a trace has no waits.
 
-
-def recorded(trace: Trace, layer: int, slot: int) -> tuple[Placed, ...]:
-    """The steps of one layer's slot as a run with `record_steps` recorded them; a trace has no waits."""
+    A layer visits a slot again when another group is in its bank, when more than C of its routes are cut into several
+    invocations, and for every chunk of a long prompt. `visit` counts through all of these; past the last one there are
+    no steps.
+    """
     spans = [span for span in trace.spans if span.clock == "order" and (span.layer, span.slot) == (layer, slot)]
-    first = min((span.start_ns for span in spans), default=0)
-    return tuple(_of_span(span.unit, span.name, span.start_ns - first, span.tile) for span in spans)
+    starts = [*_starts(spans), math.inf]
+    if not 0 <= visit < len(starts) - 1:
+        return ()
+    first, end = starts[visit : visit + 2]
+    mine = [span for span in spans if first <= span.start_ns < end]
+    gathers = sorted(span.start_ns for span in mine if span.name == "gather")
+    return tuple(
+        _of_span(span, int(first), gathers.index(span.start_ns) if span.tile is None else span.tile) for span in mine
+    )
+
+
+def _starts(spans: Sequence[Span]) -> list[int]:
+    """Where each visit starts: only there do a fetch and a gather share a place, as nothing is before them.
+
+    The gather of a later row tile stands behind the decode that needs the fetch before it.
+    """
+    fetches = {span.start_ns for span in spans if span.name.startswith("fetch")}
+    return sorted(span.start_ns for span in spans if span.name == "gather" and span.start_ns in fetches)
 
 
 def step_diagram(found: Sequence[Placed], provenance: Provenance, first: int = 0) -> go.Figure:
@@ -110,19 +128,22 @@ def end_of(found: Sequence[Placed]) -> int:
 def step_traces(
     found: Sequence[Placed], first: int, shown: int, axes: dict[str, str] | None = None, *, names: bool = False
 ) -> list[dict[str, Any]]:
-    """Two traces, of places `first` to `first + shown - 1`: the steps by colour, and their waits as lines."""
+    """Two traces, of places `first` to `first + shown - 1`: the steps by colour, and their waits as lines.
+
+    With `names`, these stand on the steps, and a pointer is told more: too much for a live figure.
+    """
     kinds = np.full((len(STEP_UNITS), shown), np.nan)
     texts = [["" for _ in range(shown)] for _ in STEP_UNITS]
     told = [["" for _ in range(shown)] for _ in STEP_UNITS]
-    gaps: list[tuple[float, float]] = []
+    lines: list[tuple[float, float]] = []
     for step in found:
         if not first <= step.place < first + shown:
             continue
         row, column = STEP_UNITS.index(step.unit), step.place - first
         kinds[row, column] = list(KINDS).index(step.kind) + 0.5
         texts[row][column], told[row][column] = step.name, step.told
-        gaps += [point for unit, place in step.waits for point in _wait(step, unit, place, first)]
-    x, y = np.array(gaps, np.float64).reshape(-1, 2).T
+        lines += [point for unit, place in step.waits for point in _wait(step, unit, place, first, WAIT * shown)]
+    x, y = np.array(lines, np.float64).reshape(-1, 2).T
     heat: dict[str, Any] = {
         "type": "heatmap",
         "x0": first,
@@ -134,18 +155,15 @@ def step_traces(
         "showscale": False,
         "xgap": 1,
         "ygap": 8,
-        "customdata": told,
+        "customdata": told if names else texts,
         "hoverongaps": False,
         "hovertemplate": "place %{x}: %{customdata}<extra></extra>",
         **(axes or {}),
     }
     if names:
         heat |= {"text": texts, "texttemplate": "%{text}", "textfont": {"color": INK, "size": 10}}
-    line = {"color": GREY, "width": 1}
-    return [
-        heat,
-        {"type": "scatter", "mode": "lines", "x": x, "y": y, "line": line, "hoverinfo": "skip", **(axes or {})},
-    ]
+    waits = {"type": "scatter", "mode": "none", "fill": "toself", "fillcolor": GREY, "hoverinfo": "skip"}
+    return [heat, {**waits, "x": x, "y": y, **(axes or {})}]
 
 
 def stepped(colours: Sequence[str]) -> list[tuple[float, str]]:
@@ -154,23 +172,25 @@ def stepped(colours: Sequence[str]) -> list[tuple[float, str]]:
     return [(edge / count, colour) for i, colour in enumerate(colours) for edge in (i, i + 1)]
 
 
-def _wait(step: Placed, unit: str, place: int, first: int) -> list[tuple[float, float]]:
-    """From the end of the step that is waited for to the start of the one that waits, with a gap behind."""
+def _wait(step: Placed, unit: str, place: int, first: int, width: float) -> list[tuple[float, float]]:
+    """From the end of the step that is waited for to the start of the one that waits, as a thin area with a gap behind.
+
+    A page draws all areas of a trace in one stroke, but every line by itself.
+    """
     row, other = STEP_UNITS.index(step.unit), STEP_UNITS.index(unit)
     inside = 0.36 if row > other else -0.36
-    start = max(place + 0.5, first - 0.5)
-    return [(start, other + inside), (step.place - 0.5, row - inside), (np.nan, np.nan)]
+    start, end = (max(place + 0.5, first - 0.5), other + inside), (step.place - 0.5, row - inside)
+    return [start, end, (end[0] + width, end[1]), (start[0] + width, start[1]), start, (np.nan, np.nan)]
 
 
 def _told(step: Step) -> str:
-    works = {"gate_up": "gate and up panel", "down": "down panel", "": "row tile"}[step.projection]
-    number = step.panel if step.projection else step.row_tile
-    moved = sum(access.bytes for access in step.writes)
-    return f"step {step.index}, {step.kind}, {works} {number} of row tile {step.row_tile}, {moved:,} bytes written"
+    works = {"gate_up": "gate and up panel", "down": "down panel", "": "rows"}[step.projection]
+    number = f" {step.panel}" if step.projection else ""
+    return f"{step.kind}, {works}{number} of row tile {step.row_tile}"
 
 
-def _of_span(unit: str, name: str, place: int, tile: int | None) -> Placed:
-    """A recorded step: its name is kind and projection."""
-    kind, _, projection = name.partition(" ")
+def _of_span(span: Span, first: int, number: int) -> Placed:
+    """A recorded step of panel or row tile `number`: the span's name is kind and projection."""
+    kind, _, projection = span.name.partition(" ")
     letter = {"gate and up": "g", "down": "d", "": "r"}[projection]
-    return Placed(unit, kind, place, f"{letter}{'' if tile is None else tile}", name)
+    return Placed(span.unit, kind, span.start_ns - first, f"{letter}{number}", span.name)

@@ -21,6 +21,7 @@ from estream_lab.viz.figures.theme import (
     INK,
     LINE,
     TEMPLATE,
+    faded,
     head_px,
     provenance_line,
 )
@@ -45,7 +46,7 @@ KINDS = {
     "routes unknown": (COLOURS["dense"], COLOURS["dense"], INK),
     "routes known": (CLEAR, COLOURS["dense"], GREY),
     "filling": (COLOURS["storage"], COLOURS["storage"], INK),
-    "ready": ("rgba(230,159,0,0.15)", COLOURS["expert"], GREY),
+    "ready": (faded(COLOURS["expert"], 0.15), COLOURS["expert"], GREY),
     "in use": (COLOURS["expert"], COLOURS["expert"], INK),
 }
 """Kinds of bars: fill, outline, text."""

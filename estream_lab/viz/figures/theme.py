@@ -165,6 +165,12 @@ def key(colours: Mapping[str, str]) -> str:
     return "  ".join(f'<span style="color:{colour}">■</span> {name}' for name, colour in colours.items())
 
 
+def faded(colour: str, share: float) -> str:
+    """A colour `#rrggbb` of which only this share, from 0 to 1, is there: the page shows through."""
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{share:g})"
+
+
 def milliseconds(ns: int) -> str:
     """A time for people."""
     return f"{ns / 1e6:.1f} ms"

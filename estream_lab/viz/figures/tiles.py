@@ -10,7 +10,18 @@ from plotly.subplots import make_subplots
 
 from estream_lab.kernels.layout import BLOCK_BYTES, STRIP, TILE_BYTES, projection_bytes, tile_element
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, INK, PANEL_TITLE, SEQUENCE, dress, key, provenance_line
+from estream_lab.viz.figures.theme import (
+    CLEAR,
+    COLOURS,
+    GREY,
+    INK,
+    PANEL_TITLE,
+    SEQUENCE,
+    dress,
+    faded,
+    key,
+    provenance_line,
+)
 
 NIBBLE_BYTES = 512
 """Of a block, before its scales."""
@@ -20,7 +31,7 @@ MEMORY_ROW = 32
 
 SIDE = 330  # px, of a panel's plot
 MARK = COLOURS["wait"]
-TINTS = ((0.0, "rgba(58,151,208,0.12)"), (1.0, "rgba(58,151,208,0.85)"))
+TINTS = ((0.0, faded(SEQUENCE[0], 0.12)), (1.0, faded(SEQUENCE[0], 0.85)))
 """From the first byte to the last."""
 
 SCALE_TINT = SEQUENCE[1]

@@ -9,27 +9,25 @@ import plotly.graph_objects as go
 from estream_lab.experts.order_steps import positions
 from estream_lab.kernels.vtcm import CONSTANTS, Region, Step, TilePlan
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.lifetimes import Lifetime, lifetimes, panel_name
+from estream_lab.viz.figures.lifetimes import Lifetime, lifetimes
+from estream_lab.viz.figures.step_diagram import KINDS as STEPS
 from estream_lab.viz.figures.step_diagram import stepped
-from estream_lab.viz.figures.theme import (
-    COLOURS,
-    GREY,
-    PANEL_TITLE,
-    SEQUENCE,
-    dressing,
-    key,
-    mebibytes,
-    provenance_line,
-)
+from estream_lab.viz.figures.theme import COLOURS, GREY, dressing, faded, key, mebibytes, provenance_line
 
-KINDS = {
-    "activations": (SEQUENCE[0], "rgba(58,151,208,0.55)"),
-    "swiglu": (SEQUENCE[3], "rgba(176,122,168,0.55)"),
-    "decoded": (SEQUENCE[1], "rgba(230,159,0,0.55)"),
-    "output": (SEQUENCE[2], "rgba(58,169,138,0.55)"),
-    "compressed": (SEQUENCE[5], "rgba(138,143,60,0.55)"),
-    "constant": (SEQUENCE[6], "rgba(140,140,140,0.55)"),
+FILLED_BY = {
+    "activations": "gather",
+    "swiglu": "swiglu",
+    "decoded": "decode",
+    "output": "matmul",
+    "compressed": "fetch",
 }
+"""Kinds of regions, and the kind of step that writes each."""
+
+NEVER = faded(GREY, 0.45)
+"""Of a region that no step writes."""
+
+KINDS = {kind: (STEPS[step], faded(STEPS[step], 0.55)) for kind, step in FILLED_BY.items()}
+KINDS |= {"constant": (NEVER, NEVER)}
 """Kinds of regions: the colours of their first, third, … and of their second, fourth, … value."""
 
 LIMIT = COLOURS["wait"]
@@ -47,6 +45,8 @@ MARGIN = {"l": 190, "r": 24}
 
 MEMORY, TIME = (0.0, 0.3), (0.38, 1.0)
 """Where the two panels lie across."""
+
+PANELS = "left: bytes to scale, and the capacity as a line · right: when a region holds a value that is still needed"
 
 
 def kind_of(region: str) -> str:
@@ -68,12 +68,13 @@ def vtcm_map(plan: TilePlan, found: Sequence[Step], provenance: Provenance, firs
         provenance_line(provenance),
         f"{part}order, not time: every step takes one place · a new shade is a new value",
         f"in the mean over places, {busy_share(plan, lives, last):.0%} of the plan's bytes hold one",
-        key({"capacity of VTCM": GREY}),
+        PANELS,
+        f"filled by {key({step: STEPS[step] for step in FILLED_BY.values()} | {'no step': NEVER})}",
     ]
     title = f"VTCM by lifetime: {mebibytes(plan.used_bytes)} of {mebibytes(plan.vtcm_bytes)}"
-    layout = dressing(title, "<br>".join(lines), REGION_ROW * len(plan.regions), PANEL_TITLE)
+    layout = dressing(title, "<br>".join(lines), REGION_ROW * len(plan.regions))
     data = [*region_traces(plan, plan.vtcm_bytes), *life_traces(plan.regions, lives, first, shown)]
-    layout |= map_axes(plan, plan.vtcm_bytes, first, shown) | {"showlegend": False, "annotations": headings()}
+    layout |= map_axes(plan, plan.vtcm_bytes, first, shown) | {"showlegend": False}
     layout["margin"] |= MARGIN
     layout["xaxis2"]["title"] = {"text": "place in the order (no time)"}
     return go.Figure({"data": data, "layout": layout})
@@ -85,13 +86,6 @@ def busy_share(plan: TilePlan, lives: Sequence[Lifetime], places: int) -> float:
     constant = sum(sizes[name] for name in CONSTANTS)
     held = sum(sizes[life.region] * (life.end - life.start) for life in lives)
     return (constant + held / places) / sum(sizes.values()) if places else 0.0
-
-
-def headings() -> list[dict[str, Any]]:
-    """Titles of the two panels."""
-    look = {"xref": "paper", "yref": "paper", "y": 1, "yanchor": "bottom", "showarrow": False, "xanchor": "left"}
-    texts = ((MEMORY[0], "bytes of VTCM, to scale"), (TIME[0], "when a region holds a value that is still needed"))
-    return [{**look, "x": x, "text": text, "font": {"size": 13}} for x, text in texts]
 
 
 def region_traces(plan: TilePlan, capacity: int) -> list[dict[str, Any]]:
@@ -126,18 +120,17 @@ def life_traces(regions: Sequence[Region], lives: Sequence[Lifetime], first: int
     row_of = {region.name: row for row, region in enumerate(regions)}
     shades = list(KINDS)
     z = np.full((len(regions), max(shown, 1)), np.nan)
-    told = [["" for _ in range(shown)] for _ in regions]
+    names = [["" for _ in range(shown)] for _ in regions]  # short: a live figure sends them with every move
     for name in CONSTANTS:
         z[row_of[name]] = 2 * shades.index("constant") + 0.5
-        told[row_of[name]] = [f"{name}: always"] * shown
+        names[row_of[name]] = ["always"] * shown
     for life in lives:
         start, end = max(life.start, first) - first, min(life.end, first + shown) - first
         if start >= end:
             continue
         row = row_of[life.region]
         z[row, start:end] = 2 * shades.index(kind_of(life.region)) + life.number % 2 + 0.5
-        words = f"{life.region}: {panel_name(life.first)}, places {life.start} to {life.end - 1}"
-        told[row][start:end] = [words] * (end - start)
+        names[row][start:end] = [life.panel] * (end - start)
     return [
         {
             "type": "heatmap",
@@ -149,9 +142,9 @@ def life_traces(regions: Sequence[Region], lives: Sequence[Lifetime], first: int
             "colorscale": stepped([colour for pair in KINDS.values() for colour in pair]),
             "showscale": False,
             "ygap": 5,
-            "customdata": told,
+            "customdata": names,
             "hoverongaps": False,
-            "hovertemplate": "%{customdata}<extra></extra>",
+            "hovertemplate": "place %{x}: %{customdata}<extra></extra>",
             "xaxis": "x2",
             "yaxis": "y",
         }

@@ -38,7 +38,8 @@ def test_the_line_tells_the_plan_and_the_planners_own(explorer: TilingExplorer) 
         best = plan_tiles(128, 192, 100, 1 << 20)
         assert f"M={best.rows} Nf={best.ffn_columns} Nd={best.hidden_columns}: " in line
         regions = explorer.live.shown.data[0]
-        assert np.array_equal(np.array(regions.base) * 2**20, [region.offset for region in plan.regions])
+        lefts = np.reshape(regions.x, (-1, 6))[:, 0] * 2**20
+        assert np.array_equal(lefts, [*(region.offset for region in plan.regions), 1 << 20])  # and the capacity
         assert same(explorer)
 
 

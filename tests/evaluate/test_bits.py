@@ -60,4 +60,4 @@ def test_a_divergence_far_below_the_rounding_of_probabilities_is_told() -> None:
     p = log_softmax(np.zeros((1, 4), np.float32))
     t = np.array([[1, -1, 1, -1]])
     (found,) = divergence_bits(p, p + 1e-9 * t)
-    assert found == pytest.approx(5e-19 / math.log(2), rel=1e-3)
+    assert found == pytest.approx(5e-19 / math.log(2), rel=1e-3, abs=0)

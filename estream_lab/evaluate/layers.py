@@ -31,17 +31,6 @@ def layer_of(binding: Binding, arena: Arena) -> int:
     return int(banks[0])
 
 
-def called_experts(
-    binding: Binding, arena: Arena, record: RecordClass
-) -> list[tuple[Weights, Weights, Weights] | None]:
-    """Gate, up and down of each slot that has records, else None."""
-    filled = np.diff(binding.offsets) > 0
-    return [
-        arena_weights(arena, record, int(slot)) if has_records else None
-        for slot, has_records in zip(binding.slot, filled, strict=True)
-    ]
-
-
 def quantised(expert: Expert) -> Expert:
     """Gate, up and down as Q4_0, as packing makes them."""
     gate, up, down = (w if isinstance(w, tuple) else quantise_q4_0(w) for w in expert)

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.evaluate.cases import OFF, Case
-from estream_lab.evaluate.layers import Expert, called_experts, layer_of, quantised
+from estream_lab.evaluate.layers import Expert, layer_of, quantised
 from estream_lab.experts import Arena, Binding, RecordClass
+from estream_lab.experts.switched import arena_weights
 from estream_lab.kernels.exact.switches import Switches, switched_bank
 
 
@@ -41,7 +42,7 @@ class LocalErrors:
         if layer != turn:
             raise RuntimeError(f"a call with the experts of layer {layer} where layer {turn} was to come")
         self._calls += 1
-        experts = called_experts(binding, arena, record)
+        experts = _called(binding, arena, record)
         packed = [expert and quantised(expert) for expert in experts]  # once for all variants
         variants = {OFF, *(s for case in self._cases for s in (case.switches, case.reference))}
         made = {each: _output(x, binding, packed if each.quantise else experts, each) for each in variants}
@@ -53,6 +54,15 @@ class LocalErrors:
     def errors(self) -> list[NDArray[np.float64]]:
         """Of each case, (L,): ‖y - y_ref‖ / ‖y_off‖ over all that was seen."""
         return list(np.sqrt(self._difference / self._size))
+
+
+def _called(binding: Binding, arena: Arena, record: RecordClass) -> list[Expert | None]:
+    """Gate, up and down of each slot that has records, else None."""
+    filled = np.diff(binding.offsets) > 0
+    return [
+        arena_weights(arena, record, int(slot)) if has_records else None
+        for slot, has_records in zip(binding.slot, filled, strict=True)
+    ]
 
 
 def _output(

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.evaluate.layers import called_experts
 from estream_lab.experts import Arena, Binding, RecordClass
+from estream_lab.experts.switched import arena_weights
 from estream_lab.kernels.exact.switches import Weights
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
@@ -21,6 +21,8 @@ SATURATES = 65520.0
 class Saturation:
     """Takes what each layer's experts are called with (an `experts.switched.Watcher`) and counts.
 
+    It keeps the experts that it has seen: for arenas that hold all of a model.
+
     Attributes:
         values: of each kind, how many there were. beyond: how many of them are `SATURATES` or more in magnitude.
     """
@@ -28,6 +30,7 @@ class Saturation:
     values: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     beyond: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     _begun: bool = False
+    _seen: dict[int, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Count from the next call on: those before warm a kernel up."""
@@ -37,11 +40,13 @@ class Saturation:
         """A layer's inputs: its experts' values are computed in float64, from Q4_0 weights."""
         if not self._begun:
             return
-        for place, expert in enumerate(called_experts(binding, arena, record)):
-            if expert is None:
-                continue
+        for place, slot in enumerate(binding.slot.tolist()):
             records = slice(int(binding.offsets[place]), int(binding.offsets[place + 1]))
-            gate, up, down = map(_wide, expert)
+            if records.start == records.stop:
+                continue
+            if slot not in self._seen:
+                self._seen[slot] = tuple(map(_wide, arena_weights(arena, record, slot)))
+            gate, up, down = self._seen[slot]
             rows = x[binding.token[records]].astype(np.float64)  # (n, H)
             g, u = rows @ gate.T, rows @ up.T  # (n, F)
             h = g / 2 * (1 + np.tanh(g / 2)) * u  # silu(g) * u, where no exponential overflows

@@ -21,7 +21,7 @@ BINDING = Binding(
 
 def counted(x: np.ndarray, monkeypatch: pytest.MonkeyPatch, begun: bool = True) -> Saturation:
     """Of rows x (2, 32) through an expert whose three projections multiply by -8; the first slot has no records."""
-    monkeypatch.setattr(saturation, "called_experts", lambda *_: [None, (MINUS_8, MINUS_8, MINUS_8)])
+    monkeypatch.setattr(saturation, "arena_weights", lambda *_: (MINUS_8, MINUS_8, MINUS_8))
     found = Saturation()
     if begun:
         found.begin()

@@ -28,8 +28,8 @@ UNIT_ROW = 40  # px
 MOST_PLACES = 36
 """Places of a static diagram: more leave no room for the names of panels."""
 
-WAIT = 1 / 500
-"""Width of a wait's line as a share of the diagram's: about a pixel."""
+WAIT_WIDTH, WAIT_HEIGHT = 1 / 600, 1 / 32
+"""Thickness of a wait's line, as a share of the diagram's width and of a row: about a pixel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def step_traces(
         row, column = STEP_UNITS.index(step.unit), step.place - first
         kinds[row, column] = list(KINDS).index(step.kind) + 0.5
         texts[row][column], told[row][column] = step.name, step.told
-        lines += [point for unit, place in step.waits for point in _wait(step, unit, place, first, WAIT * shown)]
+        lines += [point for unit, place in step.waits for point in _wait(step, unit, place, first, WAIT_WIDTH * shown)]
     x, y = np.array(lines, np.float64).reshape(-1, 2).T
     heat: dict[str, Any] = {
         "type": "heatmap",
@@ -180,7 +180,9 @@ def _wait(step: Placed, unit: str, place: int, first: int, width: float) -> list
     row, other = STEP_UNITS.index(step.unit), STEP_UNITS.index(unit)
     inside = 0.36 if row > other else -0.36
     start, end = (max(place + 0.5, first - 0.5), other + inside), (step.place - 0.5, row - inside)
-    return [start, end, (end[0] + width, end[1]), (start[0] + width, start[1]), start, (np.nan, np.nan)]
+    height = -WAIT_HEIGHT if row > other else WAIT_HEIGHT  # across the line, however flat it lies
+    back = [(x + width, y + height) for x, y in (end, start)]
+    return [start, end, *back, start, (np.nan, np.nan)]
 
 
 def _told(step: Step) -> str:

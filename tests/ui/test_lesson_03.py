@@ -37,7 +37,7 @@ def check_tiles(desk: Desk) -> None:
 def check_refusal(desk: Desk) -> None:
     """Half a MiB holds no such tiles: the line says which region does not fit, and no step is drawn."""
     desk.press("explorer", "VTCM", "Home")
-    desk.wait_for_line("explorer", "Nothing fits: an expert of H=2048, F=1024 in tiles of 224 rows")
+    desk.wait_for_line("explorer", "These tiles don't fit: an expert of H=2048, F=1024 in tiles of 224 rows")
     assert "the region activations takes 917,504 bytes, 524,288 of 524,288 bytes" in desk.line("explorer")
     assert {cell for row in desk.drawn("explorer", "z")[STEPS][1] for cell in row} == {None}
     refused = desk.drawn("explorer", "z")

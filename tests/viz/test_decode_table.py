@@ -49,3 +49,9 @@ def test_every_scale_below_8192_is_shown_as_it_decodes(sign: int) -> None:
 def test_larger_scales_are_refused(scale: float) -> None:
     with pytest.raises(ValueError, match="a scale of 8192 or more in magnitude: its weights overflow fp16"):
         decode_table(scale, {})
+
+
+@pytest.mark.parametrize("scale", [8192.0, -1e9, float("inf"), float("nan")])
+def test_a_scale_whose_weights_overflow_is_refused_without_a_warning(scale: float) -> None:
+    with pytest.raises(ValueError, match="a scale of 8192 or more"):
+        decode_table(scale, {"kind": "computed"})

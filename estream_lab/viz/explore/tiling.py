@@ -100,8 +100,8 @@ def _chosen(hidden: int, ffn: int, records: int, capacity: int) -> str:
     """The planner's own choice in words."""
     try:
         plan = plan_tiles(hidden, ffn, records, capacity)
-    except EStreamError:
-        return "The planner finds no tiles for this capacity."
+    except EStreamError as refused:
+        return f"The planner: {refused}."
     return (
         f"The planner would choose M={plan.rows} Nf={plan.ffn_columns} Nd={plan.hidden_columns}: "
         f"{plan.row_tiles(records)} × ({plan.ffn_panels} + {plan.hidden_panels}) panels, {mebibytes(plan.used_bytes)}."
@@ -111,7 +111,7 @@ def _chosen(hidden: int, ffn: int, records: int, capacity: int) -> str:
 def _told(choice: TileChoice, records: int, share: float) -> str:
     """A plan, or its refusal, in words."""
     if choice.refusal:
-        return f"<b>Nothing fits:</b> {choice.refusal}."
+        return f"<b>These tiles don't fit:</b> {choice.refusal}."
     plan = choice.layout
     tiles, panels = plan.row_tiles(records), plan.ffn_panels + plan.hidden_panels
     first, shown = choice.window(share)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -69,11 +70,12 @@ def _delta(found: Attribution) -> tuple[list[float], list[float]]:
 def _row_axes(figure: go.Figure, routers: Mapping[str, Attribution]) -> None:
     rows = next(iter(routers.values())).rows
     figure.update_xaxes(tickangle=0, tickfont_size=11)
-    for column, decades in ((1, 3), (2, 2), (4, 5)):
+    for column, decades in ((1, 3), (2, 3), (4, 5)):
         figure.update_xaxes(type="log", exponentformat="power", dtick=decades, row=1, col=column)
     figure.update_xaxes(rangemode="tozero", nticks=4, row=1, col=3)
     ends = [end for each in routers.values() for d, e in zip(*_delta(each), strict=True) for end in (d - e, d + e)]
-    figure.update_xaxes(zeroline=True, zerolinecolor=GREY, **BITS.ticks(min(ends), max(ends), 1e-4, 3), row=1, col=5)
+    decade = 10.0 ** np.floor(np.log10(max(map(abs, ends)) or BITS.unit))  # more ticks than it and 0 would touch
+    figure.update_xaxes(zeroline=True, zerolinecolor=GREY, **BITS.ticks(min(ends), max(ends), decade, 9), row=1, col=5)
     figure.update_yaxes(tickvals=list(range(len(rows))), ticktext=[row.name for row in rows], ticks="")
     figure.update_yaxes(range=[len(rows) - 0.5, -0.5])
     for place in [i for i in range(1, len(rows)) if rows[i].group != rows[i - 1].group]:

@@ -39,17 +39,23 @@ class Rounding:
 
 
 def rounding(scale: float, q: int) -> Rounding:
-    """The rounding of one weight, as `decode_q4` does it. `scale` is a normal fp16 number, q in 0 … 15."""
-    return _roundings(np.array([scale], np.float16))[0][q]
+    """The rounding of one weight, as `decode_q4` does it. q in 0 … 15.
+
+    Raises ValueError for a scale of 8192 or more in magnitude, infinite or NaN.
+    """
+    return _roundings(_halves(scale))[0][q]
 
 
 def decode_table(scale: float, provenance: Provenance) -> go.Figure:
     """The sixteen weights of one scale: the integer that is rounded, in binary, and what comes of it.
 
     Args:
-        scale: d, rounded to fp16: a normal number, such that no weight overflows or becomes subnormal.
+        scale: d, rounded to fp16; subnormal ones too.
+
+    Raises:
+        ValueError: a scale of 8192 or more in magnitude, infinite or NaN.
     """
-    d = np.array([scale], np.float16)
+    d = _halves(scale)
     found, codes = _roundings(d)[0], _decoded(d)[0]
     numbers = value(codes)
     columns = {
@@ -90,6 +96,12 @@ def decode_outcomes(provenance: Provenance) -> go.Figure:
     figure.update_yaxes(title={"text": "significands of the scale", "standoff": 12}, range=[0, 1024], dtick=256)
     dress(figure, "Powers of two cost nothing, the others up to three bits", provenance_line(provenance), 260)
     return figure.update_layout(barmode="stack")
+
+
+def _halves(scale: float) -> NDArray[np.float16]:
+    """(1,) the scale; one beyond fp16 becomes infinite, which the decoder refuses."""
+    with np.errstate(over="ignore"):
+        return np.array([scale], np.float64).astype(np.float16)
 
 
 def _decoded(d: NDArray[np.float16]) -> NDArray[np.uint16]:

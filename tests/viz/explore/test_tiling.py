@@ -45,7 +45,7 @@ def test_the_line_tells_the_plan_and_the_planners_own(explorer: TilingExplorer) 
 
 def test_where_nothing_fits_the_sentence_says_which_region_and_nothing_runs(explorer: TilingExplorer) -> None:
     line = set_to(explorer, shape="wide: H 512, F 64", rows=256, hidden_columns=512, capacity=CAPACITIES[0])
-    assert line.startswith("<b>Nothing fits:</b> an expert of H=512, F=64 in tiles of 256 rows")
+    assert line.startswith("<b>These tiles don't fit:</b> an expert of H=512, F=64 in tiles of 256 rows")
     assert "the region decoded1 takes 131,072 bytes, 98,304 of 524,288 bytes of VTCM are left" in line
     assert np.isnan(np.array(explorer.live.shown.data[3].z, float)).all()
     assert "bytes or more" not in set_to(explorer, rows=32, hidden_columns=32)

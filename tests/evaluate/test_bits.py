@@ -29,6 +29,14 @@ def test_windows_follow_each_other_and_have_the_texts_bytes_a_token(tokenizer: T
     assert [window.size_bytes for window in cut] == pytest.approx([20 * 96 / 88] * 3)
 
 
+def test_fewer_windows_than_fit_are_spread_over_the_text(tokenizer: Tokenizer) -> None:
+    text = "".join(chr(33 + i) for i in range(52))  # each its own token: five windows of 10 fit
+    ids = tokenizer.encode(text)
+    for count, places in ((1, [0]), (2, [0, 2]), (3, [0, 1, 3]), (5, [0, 1, 2, 3, 4])):
+        cut = windows(tokenizer, text, 10, count)
+        assert [window.ids[0] for window in cut] == [ids[10 * place] for place in places]
+
+
 def test_windows_that_do_not_fit_are_refused(tokenizer: Tokenizer) -> None:
     for length, count in ((200, 1), (10, 0), (10, 11), (0, 1)):
         with pytest.raises(EStreamError, match="don't fit"):

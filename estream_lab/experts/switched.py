@@ -12,8 +12,10 @@ from estream_lab.experts.binding import Binding
 from estream_lab.experts.executors import Executor
 from estream_lab.experts.graph import ExpertKernel
 from estream_lab.experts.shape import RecordClass
+from estream_lab.kernels.exact.matmul import Operands
 from estream_lab.kernels.exact.switches import Switches, Weights, switched_bank
 from estream_lab.kernels.layout import unpack_f32, unpack_q4_32x32
+from estream_lab.kernels.profiles import PROFILES
 
 Watcher = Callable[[NDArray[np.float32], Binding, Arena, RecordClass], None]
 """Told what a kernel is called with, before it runs."""
@@ -41,10 +43,11 @@ class SwitchedKernel:
         """`nbytes` of a kernel of this size: an expert as it is stored, one of its projections twice in float64, rows.
 
         Rows are float64, too: those of all records as results, those of one slot in every stage between. Enough for
-        whatever is switched on.
+        whatever is switched on, an accumulator's own room included.
         """
         hidden, ffn = record.shape.hidden, record.shape.ffn
-        return 8 * (4 * hidden * ffn + route_capacity * (4 * hidden + 6 * ffn))
+        accumulators = max(Operands.bytes_for(each) for each in PROFILES.values())
+        return 8 * (4 * hidden * ffn + route_capacity * (4 * hidden + 6 * ffn)) + accumulators
 
     def __call__(
         self, x: NDArray[np.float32], y: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass

@@ -111,6 +111,13 @@ def test_a_call_takes_no_more_than_is_counted_and_half_of_it_at_least(layout: st
     assert counted / 2 < peak_of_a_call(record, on, 1) < counted
 
 
+@pytest.mark.parametrize("shape", [(32, 32), (64, 96), (96, 64)])
+@pytest.mark.parametrize("on", PEAKS, ids=lambda on: "+".join(on.names) or "off")
+def test_a_small_expert_takes_no_more_than_is_counted(shape: tuple[int, int], on: Switches) -> None:
+    record = RecordClass.of(ExpertShape(*shape, ("q4-32x32",) * 3))
+    assert peak_of_a_call(record, on, 1) < SwitchedKernel.bytes_for(record, ROWS, 1)
+
+
 @pytest.mark.parametrize("layout", RECORDS)
 @pytest.mark.parametrize("on", PEAKS, ids=lambda on: "+".join(on.names) or "off")
 def test_however_many_slots_one_expert_is_unpacked_at_a_time(layout: str, on: Switches) -> None:

@@ -19,7 +19,6 @@ from estream_lab.kernels.exact.integer import align, shift_left
 LANES = 128
 """Columns side by side: the more there are, the less a loop's beginning counts."""
 
-_PRODUCT_BIAS = I(32)
 _BELOW_THE_TOP, _BIT_29, _BIT_28, _BIT_27 = I((1 << 30) - 1), I(1 << 29), I(1 << 28), I(1 << 27)
 
 
@@ -92,11 +91,24 @@ def group_adder(size: int) -> Callable[[I32, I32, I32, int, np.int32, I32, I32],
 add_4_products, add_8_products = group_adder(4), group_adder(8)
 
 
+ROWS_AT_ONCE, ROW_STEP = 4, 32
+
+
 @compiled
-def add_8_values(row: F32, weights: F32, columns: int, totals: F32) -> None:
-    """Add eight products, in order, to fp32 sums side by side: row (8,), weights (8 * LANES,), totals (LANES,)."""
+def add_8_values(rows: F32, weights: F32, columns: int, totals: F32) -> None:
+    """Add eight products, in order, to the fp32 sums of four rows and of columns side by side.
+
+    Args:
+        rows: float32, value i of row r at ``r * ROW_STEP + i``.
+        weights: (8 * LANES,) float32. columns: how many of the lanes.
+        totals: (4 * LANES,) float32.
+    """
     for j in range(columns):
-        total = totals[j]
+        first, second, third, fourth = totals[j], totals[LANES + j], totals[2 * LANES + j], totals[3 * LANES + j]
         for i in range(8):
-            total += row[i] * weights[i * LANES + j]
-        totals[j] = total
+            weight = weights[i * LANES + j]
+            first += rows[i] * weight
+            second += rows[ROW_STEP + i] * weight
+            third += rows[2 * ROW_STEP + i] * weight
+            fourth += rows[3 * ROW_STEP + i] * weight
+        totals[j], totals[LANES + j], totals[2 * LANES + j], totals[3 * LANES + j] = first, second, third, fourth

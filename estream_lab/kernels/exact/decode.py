@@ -35,9 +35,11 @@ def decode_q4(q: U8, d: NDArray[np.float16]) -> U16:
         (N, K) uint16.
 
     Raises:
-        ValueError: shapes that don't fit, or a scale of 8192 or more in magnitude, infinite or NaN.
+        ValueError: shapes that don't fit, a q above 15, or a scale of 8192 or more in magnitude, infinite or NaN.
     """
     rows, depth = q.shape
+    if (q > 15).any():
+        raise ValueError("weights of four bits are 0 to 15")
     if depth % STRIP or d.shape != (rows, depth // STRIP):
         raise ValueError(f"scales of shape {d.shape} do not fit weights of shape {q.shape}")
     scales = np.ascontiguousarray(d).view(np.uint16)

@@ -16,13 +16,12 @@ from estream_lab.kernels.exact.half import (
     value,
 )
 from estream_lab.kernels.exact.silu import silu_table
-from estream_lab.kernels.layout import STRIP, TILE_BYTES
+from estream_lab.kernels.exact.tiles import TILE, tile_row
+from estream_lab.kernels.layout import STRIP
 
-_TILE = TILE_BYTES // 2  # halfwords
-
-VALUES = value(np.array([clamped(code) for code in range(1 << 16)], np.uint16))
+CLAMPED_VALUES = value(np.array([clamped(code) for code in range(1 << 16)], np.uint16))
 """(65536,) float32: what a vector stage takes each code for."""
-VALUES.flags.writeable = False
+CLAMPED_VALUES.flags.writeable = False
 
 
 def gather(x: F32) -> U16:
@@ -56,7 +55,7 @@ def scatter_add(y: F32, out: U16, token: I32, weight: F32) -> None:
         weight: (n,) float32.
     """
     for i, t in enumerate(token):
-        y[t] += weight[i] * VALUES[out[i]]
+        y[t] += weight[i] * CLAMPED_VALUES[out[i]]
 
 
 @compiled
@@ -96,9 +95,9 @@ def gather_tiles(x: U32, token: I32, rows: int, hidden: int, tiles: U16, begin: 
             _gather_codes(x[source : source + hidden], codes)
         else:
             codes[:] = 0
-        at = row // STRIP * (hidden // STRIP) * _TILE + row % STRIP // 2 * 64 + row % 2
+        at = tile_row(row, 0, hidden)
         for h in range(hidden):
-            tiles[at + h // STRIP * _TILE + h % STRIP * 2] = codes[h]
+            tiles[at + h // STRIP * TILE + h % STRIP * 2] = codes[h]
 
 
 @compiled
@@ -109,9 +108,9 @@ def swiglu_tiles(
     row_tiles, across = (rows + STRIP - 1) // STRIP, columns // STRIP
     for row_tile in range(row_tiles):
         for tile in range(across):
-            source = (row_tile * across + tile) * _TILE
-            target = (row_tile * (ffn // STRIP) + first_column // STRIP + tile) * _TILE
-            for i in range(_TILE):
+            source = (row_tile * across + tile) * TILE
+            target = (row_tile * (ffn // STRIP) + first_column // STRIP + tile) * TILE
+            for i in range(TILE):
                 tiles[target + i] = swiglu_code(np.int64(gate[source + i]), np.int64(up[source + i]), table)
 
 
@@ -122,8 +121,8 @@ def scatter_tiles(
 ) -> None:  # fmt: skip
     """y[token] += weight * out for the rows of a panel of (rows x columns) output tiles; y is (T * H,)."""
     for row in range(rows):
-        at = row // STRIP * (columns // STRIP) * _TILE + row % STRIP // 2 * 64 + row % 2
+        at = tile_row(row, 0, columns)
         t, a = np.int64(token[first + row]) * hidden + first_column, weight[first + row]
         for j in range(columns):
-            product = a * values[out[at + j // STRIP * _TILE + j % STRIP * 2]]
+            product = a * values[out[at + j // STRIP * TILE + j % STRIP * 2]]
             y[t + j] = y[t + j] + product

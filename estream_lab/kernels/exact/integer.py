@@ -59,3 +59,14 @@ def bit_length(typing_context: Any, value: Any) -> Any:
         return builder.sub(ir.Constant(_I32, 32), zeros)
 
     return types.int32(types.int32), codegen
+
+
+@intrinsic
+def power_of_two(typing_context: Any, exponent: Any) -> Any:
+    """2 to an int32 exponent, -126 to 127, as a float32."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        biased = builder.add(arguments[0], ir.Constant(_I32, 127))
+        return builder.bitcast(builder.shl(biased, ir.Constant(_I32, 23)), ir.FloatType())
+
+    return types.float32(types.int32), codegen

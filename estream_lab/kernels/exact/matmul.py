@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.exact.accumulate import LANES, add_4_products, add_8_products, add_8_values
+from estream_lab.kernels.exact.accumulate import (
+    LANES,
+    ROW_STEP,
+    ROWS_AT_ONCE,
+    add_4_products,
+    add_8_products,
+    add_8_values,
+)
 from estream_lab.kernels.exact.arrays import F32, I32, U16, U32
 from estream_lab.kernels.exact.strips import (
-    VALUES,
     store_accumulators,
     store_totals,
     take_row_values,
@@ -45,14 +51,16 @@ class Operands:
         self.weights = np.zeros((groups, parts * size * LANES), kind)
         self.rows = np.zeros((_ROWS, groups, parts * size), kind)
         self.accumulators = np.zeros((_ROWS, parts * LANES), kind)
-        self.used = np.zeros((groups, LANES), np.int32)  # which columns of a group aren't all zero
-        self.sums = np.zeros(parts * LANES, kind)  # of a group
+        exponents = parts - 1  # whether there are any
+        self.used = np.zeros((exponents * groups, LANES), np.int32)  # which columns of a group aren't all zero
+        self.sums = np.zeros(exponents * parts * LANES, np.int32)  # of a group
 
     @staticmethod
     def bytes_for(chosen: Profile) -> int:
         """`nbytes` for this profile."""
         parts, size, _ = Operands._parts(chosen)
-        return 4 * (parts * (STRIP * LANES + _ROWS * STRIP + _ROWS * LANES + LANES) + STRIP // size * LANES)
+        group = (parts - 1) * (parts + STRIP // size) * LANES
+        return 4 * (parts * (STRIP * LANES + _ROWS * STRIP + _ROWS * LANES) + group)
 
     @staticmethod
     def _parts(chosen: Profile) -> tuple[int, int, type[Any]]:
@@ -118,7 +126,12 @@ def multiply_strips(
         strips: which, in weights and output: neighbours, at most `MOST_STRIPS`.
         out_columns: of a row of output tiles.
         chosen: the numerics profile. room: scratch of this thread, made for it.
+
+    Raises:
+        ValueError: more strips than that.
     """
+    if len(strips) > MOST_STRIPS:
+        raise ValueError(f"{len(strips)} strips are more than the {MOST_STRIPS} that fit side by side")
     columns, first = len(strips) * STRIP, strips.start
     pairs = weights[first * depth * STRIP : strips.stop * depth * STRIP].view(np.int32)
     if chosen.block_floating:
@@ -128,8 +141,8 @@ def multiply_strips(
         )  # fmt: skip
     else:
         _multiply_fp32(
-            activations, pairs, out, rows, depth, first, columns, out_columns, chosen.largest, VALUES, room.weights,
-            room.rows, room.accumulators, room.accumulators.view(np.uint32),
+            activations, pairs, out, rows, depth, first, columns, out_columns, chosen.largest, room.weights,
+            room.rows.reshape(-1), room.accumulators.reshape(-1), room.accumulators.view(np.uint32),
         )  # fmt: skip
 
 
@@ -172,18 +185,19 @@ def _multiplier(size: int) -> Callable[..., None]:
 @compiled
 def _multiply_fp32(
     activations: U16, pairs: I32, out: U16, rows: int, depth: int, strip: int, columns: int, out_columns: int,
-    largest: int, values: F32, weights: F32, row_values: F32, totals: F32, total_bits: U32,
+    largest: int, weights: F32, row_values: F32, totals: F32, total_bits: U32,
 ) -> None:  # fmt: skip
-    """Each sum in fp32 over ascending K; the products are exact."""
+    """Each sum in fp32 over ascending K; the products are exact. Rows go four by four, the last ones with others."""
     for first in range(0, rows, _ROWS):
         some = min(_ROWS, rows - first)
         totals[:] = 0
         for k in range(0, depth, STRIP):
-            take_weight_values(pairs, depth, k, columns, values, weights)
-            take_row_values(activations, depth, first, some, k, values, row_values)
+            take_weight_values(pairs, depth, k, columns, weights)
+            take_row_values(activations, depth, first, some, k, row_values.reshape(_ROWS, STRIP))
             for group in range(len(weights)):
-                for row in range(some):
-                    add_8_values(row_values[row, group], weights[group], columns, totals[row])
+                for row in range(0, some, ROWS_AT_ONCE):
+                    values = row_values[row * ROW_STEP + 8 * group :]
+                    add_8_values(values, weights[group], columns, totals[row * LANES :])
         store_totals(total_bits, first, some, strip, columns, out_columns, largest, out)
 
 

@@ -15,7 +15,7 @@ from estream_lab.kernels.arrays import as_input, as_output
 from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16, U32
 from estream_lab.kernels.exact.bank import Planes, Records, check_activations, checking_bytes
 from estream_lab.kernels.exact.decode import decode_blocks
-from estream_lab.kernels.exact.elementwise import VALUES, gather_tiles, scatter_tiles, swiglu_tiles
+from estream_lab.kernels.exact.elementwise import CLAMPED_VALUES, gather_tiles, scatter_tiles, swiglu_tiles
 from estream_lab.kernels.exact.matmul import MOST_STRIPS, Operands, multiply_strips
 from estream_lab.kernels.exact.silu import silu_table
 from estream_lab.kernels.host import threads
@@ -160,7 +160,7 @@ class ExactOperator:
                 step.first_column,
                 step.columns,
                 self.hidden,
-                VALUES,
+                CLAMPED_VALUES,
                 flat,
             )
 

@@ -7,20 +7,13 @@ import numpy as np
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.accumulate import LANES
 from estream_lab.kernels.exact.arrays import F32, I32, U16, U32, Integer
-from estream_lab.kernels.exact.half import NO_EXPONENT, I, half_code, half_of_single, value
-from estream_lab.kernels.exact.integer import bit_length, shift_left, shift_right
-from estream_lab.kernels.layout import STRIP, TILE_BYTES
-
-TILE = TILE_BYTES // 2
-"""Halfwords of a tile."""
+from estream_lab.kernels.exact.half import NO_EXPONENT, I, exponent_of, half_code, half_of_single, significand_of
+from estream_lab.kernels.exact.integer import bit_length, power_of_two, shift_left, shift_right
+from estream_lab.kernels.exact.tiles import tile_row
+from estream_lab.kernels.layout import STRIP
 
 _FRACTION_BITS = 22
 _PRODUCT_BIAS = 32
-
-
-VALUES = value(np.arange(1 << 16, dtype=np.uint16))
-"""(65536,) float32: what each code stands for, those with exponent code 31 as ordinary numbers."""
-VALUES.flags.writeable = False
 
 
 @compiled
@@ -84,7 +77,14 @@ def take_rows(tiles: U16, depth: int, first: int, rows: int, k: int, out: I32) -
 
 
 @compiled
-def take_weight_values(pairs: I32, depth: int, k: int, columns: int, values: F32, out: F32) -> None:
+def number(code: np.int32) -> np.float32:
+    """What a code stands for, as `half.value` has it for all of them; higher bits don't matter."""
+    magnitude = np.float32(np.float32(significand_of(code)) * power_of_two(I(exponent_of(code) - I(25))))
+    return np.float32(-magnitude) if I(code & I(0x8000)) != I(0) else magnitude
+
+
+@compiled
+def take_weight_values(pairs: I32, depth: int, k: int, columns: int, out: F32) -> None:
     """Take 32 inputs of some strips of weights as fp32, out (4, 8 * LANES); else as `take_weights`."""
     for group in range(len(out)):
         for i in range(0, 8, 2):
@@ -92,23 +92,17 @@ def take_weight_values(pairs: I32, depth: int, k: int, columns: int, values: F32
                 source = pairs[first * depth // 2 + (k + group * 8 + i) // 2 * STRIP :]
                 lanes = out[group, i * LANES + first :]
                 for j in range(STRIP):
-                    lanes[j] = values[source[j] & 0xFFFF]
-                    lanes[LANES + j] = values[source[j] >> 16 & 0xFFFF]
+                    lanes[j] = number(source[j])
+                    lanes[LANES + j] = number(shift_right(source[j], I(16)))
 
 
 @compiled
-def take_row_values(tiles: U16, depth: int, first: int, rows: int, k: int, values: F32, out: F32) -> None:
-    """Take 32 inputs of some rows of activations as fp32, out (rows, 4, 8); else as `take_rows`."""
+def take_row_values(tiles: U16, depth: int, first: int, rows: int, k: int, out: F32) -> None:
+    """Take 32 inputs of some rows of activations as fp32, out (rows, 32); else as `take_rows`."""
     for row in range(rows):
-        at = tile_row(first + row, k // STRIP, depth)
+        codes, values = tiles[tile_row(first + row, k // STRIP, depth) :], out[row]
         for i in range(STRIP):
-            out[row, i // 8, i % 8] = values[tiles[at + 2 * i]]
-
-
-@compiled
-def tile_row(row: int, column_tile: int, columns: int) -> int:
-    """Halfword of element (row, 32 * column_tile) of a tiled matrix of so many columns; the next one is two on."""
-    return (row // STRIP * (columns // STRIP) + column_tile) * TILE + row % STRIP // 2 * 64 + row % 2
+            values[i] = number(I(codes[2 * i]))
 
 
 @compiled

@@ -17,7 +17,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.exact.arrays import F32, I32, I64, U8, U16
 from estream_lab.kernels.exact.decode import decode_q4
-from estream_lab.kernels.exact.elementwise import VALUES
+from estream_lab.kernels.exact.elementwise import CLAMPED_VALUES
 from estream_lab.kernels.exact.matmul import matmul
 from estream_lab.kernels.exact.silu import silu_table
 from estream_lab.kernels.host import all_finite
@@ -141,7 +141,7 @@ def _codes(x: F64) -> U16:
 
 def _values(codes: U16) -> F64:
     """What vector stages take codes for."""
-    return VALUES[codes].astype(np.float64)
+    return CLAMPED_VALUES[codes].astype(np.float64)
 
 
 def _weights(projection: Weights, switches: Switches) -> F64:
@@ -164,21 +164,21 @@ def _results(x: F64, experts: Experts, slot: int, switches: Switches) -> F64:
     rows = to_half(x) if switches.operands else x
     g = _product(rows, _weights(gate, switches), switches.accumulator)  # (n, F)
     u = _product(rows, _weights(up, switches), switches.accumulator)  # (n, F)
-    h = _silu(g, switches.silu) * u
+    h = (_tabled_silu(g) if switches.silu else float64_silu(g)) * u
     return _product(to_half(h) if switches.operands else h, _weights(down, switches), switches.accumulator)
 
 
 def _product(a: F64, b: F64, accumulator: str | None) -> F64:
     """a @ b.T as the next vector stage takes it: codes beyond ± 65504 as that."""
     if accumulator is None:
-        return _sums(a, b)
+        return float64_sums(a, b)
     if accumulator == STORED:
-        return to_half(_sums(a, b))
+        return to_half(float64_sums(a, b))
     return _values(matmul(_codes(a), _codes(b), accumulator))
 
 
-def _sums(a: F64, b: F64) -> F64:
-    """a @ b.T in float64, in one order on every computer: BLAS libraries choose theirs by processor and threads."""
+def float64_sums(a: F64, b: F64) -> F64:
+    """a @ b.T of float64 (M, K) and (N, K), in one order on every computer; BLAS chooses by processor and threads."""
     out = np.zeros((len(a), len(b)))
     _add_products(np.ascontiguousarray(a), np.ascontiguousarray(b.T), out)
     return out
@@ -193,11 +193,14 @@ def _add_products(a: F64, b: F64, out: F64) -> None:
                 out[row, j] += a[row, k] * b[k, j]
 
 
-def _silu(gate: F64, by_table: bool) -> F64:
-    if by_table:
-        return _values(silu_table()[_codes(to_half(gate))])
+def float64_silu(gate: F64) -> F64:
+    """silu(g) = g / (1 + exp(-g)) of float64 of any shape."""
     small = np.exp(-np.abs(gate))  # at most 1: nothing overflows
     return np.asarray(np.where(gate < 0, gate * small, gate) / (1 + small))
+
+
+def _tabled_silu(gate: F64) -> F64:
+    return _values(silu_table()[_codes(to_half(gate))])
 
 
 def _scatter(y: F32, v: F64, token: I32, weight: F32, switches: Switches) -> None:

@@ -122,6 +122,8 @@ def test_decoding_every_scale_that_is_not_refused() -> None:
     q = np.tile(np.arange(32, dtype=np.uint8) % 16, (len(scales), 1))
     d = scales.view(np.float16)[:, None]
     assert equal(exact.decode_q4(q, d), twin.decode_q4(q, d))
+    with pytest.raises(ValueError, match="0 to 15"):
+        exact.decode_q4(q[:1] + 1, d[:1])
     for refused in (0x7000, 0xF000, 0x7C00, 0x7E00):
         with pytest.raises(ValueError, match="8192"):
             exact.decode_q4(q[:1], np.array([[refused]], np.uint16).view(np.float16))
@@ -177,6 +179,11 @@ def test_whole_operator(profile: str) -> None:
     rows = sum(bank.compare([n, 0, 1], 20, profile, n) for n in range(1, 71))
     assert rows == sum(range(1, 71)) + 70
     assert bank.compare([0, 0, 0], 5, profile, 0) == 0
+
+
+@pytest.mark.parametrize("profile", ["ieee_fp32", "hmx_v73_g4", "hmx_v75_g8"])
+def test_more_rows_than_a_block_of_them(profile: str) -> None:
+    assert Bank(64, 160, 3, np.random.default_rng(4)).compare([200, 0, 129], 90, profile, 5) == 329
 
 
 @pytest.mark.parametrize("profile", ["ieee_fp32", "hmx_v73_g4", "hmx_v75_g8"])

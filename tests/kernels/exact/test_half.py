@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 from estream_lab.kernels.exact.half import IEEE_LARGEST, NO_EXPONENT, clamped, half_code, operands, value
-from estream_lab.kernels.exact.strips import operand
+from estream_lab.kernels.exact.strips import number, operand
 
 CODES = np.arange(1 << 16, dtype=np.uint16)
 EXPONENT, FRACTION = CODES >> 10 & 31, (CODES & 1023).astype(np.float64)
@@ -34,6 +34,12 @@ def test_the_matrix_unit_takes_every_code_apart_alike() -> None:
     for high in (0, 0x1234 << 16, -1 << 16):
         found = np.array([operand(np.int32(int(code) | high)) for code in CODES])
         assert np.array_equal(found, np.stack(operands(), axis=1))
+
+
+def test_the_kernels_know_every_code_as_a_number() -> None:
+    for high in (0, -1 << 16):
+        found = np.array([number(np.int32(int(code) | high)) for code in CODES])
+        assert np.array_equal(found, value(CODES)) and np.array_equal(np.signbit(found), CODES >= 0x8000)
 
 
 def test_a_number_that_has_a_code_gets_it() -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from estream_lab.errors import EStreamError
 from estream_lab.kernels import host
-from estream_lab.kernels.exact import ExactOperator
+from estream_lab.kernels.exact import ExactOperator, profile
 from estream_lab.kernels.exact import operator as module
+from estream_lab.kernels.exact.matmul import MOST_STRIPS, Operands, multiply_strips
 from estream_lab.kernels.layout import unpack_tiles
 from estream_lab.kernels.vtcm import Step, check, plan_tiles, steps
 from tests.kernels.exact.test_census import Bank, equal
@@ -219,3 +220,10 @@ def test_an_unknown_profile_is_refused() -> None:
     with pytest.raises(EStreamError, match="choose one of ieee_fp32, hmx_v73_g4"):
         ExactOperator(64, 32, 8, "hmx_v99")
     assert module.DEFAULT_VTCM_BYTES == 8 << 20
+
+
+def test_more_strips_than_fit_side_by_side_are_refused() -> None:
+    tiles = np.zeros(MOST_STRIPS * 2048, np.uint16)
+    chosen = profile("hmx_v75_g8")
+    with pytest.raises(ValueError, match="5 strips are more than the 4"):
+        multiply_strips(tiles, tiles, tiles, 1, 32, range(5), 160, chosen, Operands(chosen))

@@ -178,7 +178,7 @@ def test_bad_input_is_refused() -> None:
 
 
 def sums(a: F64, b: F64) -> F64:
-    """The plain version of `_sums`: k ascending, each product rounded, then each sum."""
+    """The plain version of `float64_sums`: k ascending, each product rounded, then each sum."""
     out = np.zeros((len(a), len(b)))
     for k in range(a.shape[1]):
         out = out + a[:, k : k + 1] * b[:, k]  # (M, 1) * (N,)
@@ -205,9 +205,9 @@ def factors(draw: st.DrawFn) -> tuple[F64, F64]:
 @example((np.array([[-1.0]]), np.array([[0.0]])))  # 0 - 0 is +0
 def test_sums_are_the_plain_ones_bit_for_bit(drawn: tuple[F64, F64]) -> None:
     a, b = drawn
-    assert switches._sums(a, b).tobytes() == sums(a, b).tobytes()
+    assert switches.float64_sums(a, b).tobytes() == sums(a, b).tobytes()
     strided = np.repeat(np.asfortranarray(a), 2, axis=1)[:, ::2]
-    assert switches._sums(strided, b).tobytes() == sums(a, b).tobytes()
+    assert switches.float64_sums(strided, b).tobytes() == sums(a, b).tobytes()
 
 
 def test_long_sums_are_the_plain_ones_too() -> None:
@@ -215,8 +215,8 @@ def test_long_sums_are_the_plain_ones_too() -> None:
     rng = np.random.default_rng(5)
     for rows, columns, depth in ((1, 67, 129), (5, 129, 67)):
         a, b = (rng.standard_normal((n, depth)) * np.exp2(rng.integers(-30, 30, (n, depth))) for n in (rows, columns))
-        assert switches._sums(a, b).tobytes() == sums(a, b).tobytes()
-        assert switches._sums(a, b).tobytes() != sums(a[:, ::-1], b[:, ::-1]).tobytes()
+        assert switches.float64_sums(a, b).tobytes() == sums(a, b).tobytes()
+        assert switches.float64_sums(a, b).tobytes() != sums(a[:, ::-1], b[:, ::-1]).tobytes()
 
 
 def test_experts_are_asked_for_in_turn_and_once() -> None:

@@ -51,15 +51,15 @@ def test_a_number_that_has_a_code_gets_it() -> None:
 
 def test_rounding_is_to_nearest_even_for_every_place_of_30_bits() -> None:
     """Against exact fractions and the definition of a code's value."""
-    rng = np.random.default_rng(0)
+    rng, numbers = np.random.default_rng(0), [Fraction(float(number)) for number in BY_DEFINITION[: 1 << 15]]
     for _ in range(4000):
         n, e = int(rng.integers(0, 1 << int(rng.integers(1, 31)))), int(rng.integers(-64, 8))
         exact = Fraction(n) * Fraction(2) ** e
         code = int(half_code(0, n, e, 0x7FFF))
-        below, here = (Fraction(float(value(np.array([c], np.uint16))[0])) for c in (max(code - 1, 0), code))
+        below, here = numbers[max(code - 1, 0)], numbers[code]
         assert exact >= (below + here) / 2
         if code < 0x7FFF:
-            middle = (here + Fraction(float(value(np.array([code + 1], np.uint16))[0]))) / 2
+            middle = (here + numbers[code + 1]) / 2
             assert exact < middle or (exact == middle and code % 2 == 0)
         if exact == (below + here) / 2 and code:
             assert code % 2 == 0

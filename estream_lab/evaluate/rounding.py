@@ -9,8 +9,8 @@ def rounding_digest() -> str:
     """Names how exp, log, sin and cos are rounded here, by a digest of their values at fixed numbers.
 
     All else that the regression computes is the same chain of roundings on every computer (`kernels.host`,
-    `kernels.exact`). NumPy's own functions aren't: router, rotary tables and float64 SiLU call them, and NumPy chooses
-    their code by the processor's vector instructions.
+    `kernels.exact`): no BLAS, which chooses its own. NumPy's functions aren't: router, rotary tables, float64 SiLU and
+    the text's cost call them, and NumPy chooses their code by the processor's vector instructions.
     """
     wide = np.linspace(0.01, 40, 4001)
     digest = hashlib.blake2b(digest_size=8)

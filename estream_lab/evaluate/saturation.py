@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from estream_lab.experts import Arena, Binding, RecordClass
 from estream_lab.experts.switched import arena_weights
-from estream_lab.kernels.exact.switches import Weights
+from estream_lab.kernels.exact.switches import Weights, float64_silu, float64_sums
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
 KINDS = ("activations", "gate and up", "SwiGLU results", "outputs")
@@ -37,7 +37,7 @@ class Saturation:
         self._begun = True
 
     def see(self, x: NDArray[np.float32], binding: Binding, arena: Arena, record: RecordClass) -> None:
-        """A layer's inputs: its experts' values are computed in float64, from Q4_0 weights."""
+        """A layer's inputs: its experts' values are computed in float64, from Q4_0 weights, as with all steps off."""
         if not self._begun:
             return
         for place, slot in enumerate(binding.slot.tolist()):
@@ -48,13 +48,13 @@ class Saturation:
                 self._seen[slot] = tuple(map(_wide, arena_weights(arena, record, slot)))
             gate, up, down = self._seen[slot]
             rows = x[binding.token[records]].astype(np.float64)  # (n, H)
-            g, u = rows @ gate.T, rows @ up.T  # (n, F)
-            h = g / 2 * (1 + np.tanh(g / 2)) * u  # silu(g) * u, where no exponential overflows
+            g, u = float64_sums(rows, gate), float64_sums(rows, up)  # (n, F)
+            h = float64_silu(g) * u  # (n, F)
             self._count("activations", rows)
             self._count("gate and up", g)
             self._count("gate and up", u)
             self._count("SwiGLU results", h)
-            self._count("outputs", h @ down.T)
+            self._count("outputs", float64_sums(h, down))
 
     def _count(self, kind: str, values: NDArray[np.float64]) -> None:
         self.values[kind] += values.size

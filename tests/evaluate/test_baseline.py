@@ -3,13 +3,15 @@
 import copy
 import json
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from estream_lab.errors import EStreamError
-from estream_lab.evaluate.baseline import check, figures
+from estream_lab.evaluate.baseline import ELSEWHERE, LEAST, check, figures
 
 BASELINE = Path(__file__).parents[2] / "data" / "baselines" / "numerics_attribution.json"
 RECORDED: dict[str, Any] = json.loads(BASELINE.read_text(encoding="utf-8"))
@@ -65,16 +67,57 @@ def test_what_was_recorded_is_within_its_baseline(size: str) -> None:
     assert check(RECORDED[size], BASELINE, size) == len(figures(RECORDED[size]))
 
 
-def test_every_change_of_bits_that_becomes_none_is_told(found: dict[str, Any]) -> None:
-    for router, attribution in found["routers"].items():
-        for each in attribution["rows"]:
-            recorded, each["delta_bits_per_byte"] = each["delta_bits_per_byte"], 0.0
-            if recorded == 0:
-                assert each["name"] == "scatter reversed"
-                continue
-            with pytest.raises(EStreamError, match=f"1 of .*{router}/.*/delta_bits_per_byte is 0,"):
-                check(found, BASELINE, "full")
-            each["delta_bits_per_byte"] = recorded
+def changed(found: Any, change: Callable[[float], float], keys: AbstractSet[str]) -> Any:
+    """The same, with another value for each figure under those keys, of every layer and kind."""
+    if isinstance(found, dict):
+        return {
+            key: each(value, change) if key in keys else changed(value, change, keys) for key, value in found.items()
+        }
+    return [changed(value, change, keys) for value in found] if isinstance(found, list) else found
+
+
+def each(value: Any, change: Callable[[float], float]) -> Any:
+    if isinstance(value, dict):
+        return {key: change(of) for key, of in value.items()}
+    return [change(of) for of in value] if isinstance(value, list) else change(value)
+
+
+def are_told(found: dict[str, Any], count: int) -> None:
+    with pytest.raises(EStreamError, match=f"^{count} of {len(figures(found))} figures left"):
+        check(found, BASELINE, "full")
+
+
+def recorded(keys: AbstractSet[str]) -> list[float]:
+    return [value for at, value in FIGURES.items() if at.rsplit("/", 1)[1].split("[")[0] in keys]  # type: ignore[misc]
+
+
+FIGURES = figures(RECORDED["full"])
+
+
+@pytest.mark.parametrize("factor", [0, 1 - 2e-6, 1 + 2e-6, -1])
+def test_every_figure_that_moves_is_told_however_small_it_is(found: dict[str, Any], factor: float) -> None:
+    keys = ELSEWHERE.keys()
+    nonzero = np.count_nonzero(recorded(keys))
+    assert nonzero > 1500 and min(abs(value) for value in recorded(keys) if value) < 1e-12
+    are_told(changed(found, lambda value: factor * value, keys), nonzero)
+
+
+@pytest.mark.parametrize("rounding", [RECORDED["full"]["rounding"], "another"])
+@pytest.mark.parametrize("flipped", [0, 1])
+def test_what_becomes_none_is_told_whatever_rounds_and_what_was_none(
+    found: dict[str, Any], rounding: str, flipped: int
+) -> None:
+    """Of errors and changes, that is: elsewhere a few routes may flip and a few values saturate."""
+    found["rounding"], keys = rounding, LEAST.keys()
+    nonzero = np.count_nonzero(recorded(keys))
+    zeros = len(recorded(keys)) - nonzero
+    assert (nonzero, zeros) == (1248, 20)
+    moved = 0
+    if flipped:
+        found = changed(found, lambda value: value + flipped, {"layer_flips"})
+        moved = len(recorded({"layer_flips"})) if rounding != "another" else 0
+    are_told(changed(found, lambda value: 0.0, keys), nonzero + moved)
+    are_told(changed(found, lambda value: value or 1e-13, keys), zeros + moved)
 
 
 def elsewhere(found: dict[str, Any]) -> dict[str, Any]:
@@ -97,6 +140,12 @@ def test_a_computer_that_rounds_otherwise_may_differ_as_one_was_seen_to(found: d
 WIDE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "layer_error": lambda f: row(f).update(layer_error=[0.0 for _ in row(f)["layer_error"]]),
     "logits_error": lambda f: scale(row(f), "logits_error", 1.5),
+    "accumulator hmx_v73_g4/layer_error.2. is 4": lambda f: row(f, "accumulator hmx_v73_g4")["layer_error"].__setitem__(
+        2, 4e-5
+    ),
+    "accumulator ieee_fp32/layer_error.0. is 2": lambda f: row(f, "accumulator ieee_fp32")["layer_error"].__setitem__(
+        0, 2e-7
+    ),
     "divergence_bits": lambda f: scale(row(f, "accumulator hmx_v75_g8"), "divergence_bits", 0),
     "delta_bits_per_byte": lambda f: scale(row(f, "Q4_0 weights"), "delta_bits_per_byte", 0),
     "standard_error": lambda f: scale(row(f, "accumulator hmx_v75_g8"), "standard_error", 2),

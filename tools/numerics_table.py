@@ -2,6 +2,11 @@
 
     python -m tools.numerics_table            # the tables of docs/attribution.md, some minutes
     python -m tools.numerics_table --record   # and the baselines in data/baselines, fast and full
+    python -m tools.numerics_table --compare  # instead: how far the fast form's figures are from their baseline
+
+The last as a processor without AVX2 rounds NumPy's functions, on one that has it:
+
+    NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4" python -m tools.numerics_table --compare
 
 What is computed: `estream_lab.evaluate.regression`; how far figures may drift: `estream_lab.evaluate.baseline`.
 """
@@ -10,8 +15,10 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from estream_lab.evaluate.attribution import Attribution
+from estream_lab.evaluate.baseline import figures
 from estream_lab.evaluate.outliers import Scaled
 from estream_lab.evaluate.regression import FAST, FULL, Computed, Size, compute
 from estream_lab.evaluate.runs import Change
@@ -23,11 +30,17 @@ TEXTS = tuple(DATA / "tiny_moe" / "heldout" / name for name in ("text.txt", "cod
 
 
 def main() -> None:
-    """Print the tables."""
+    """Print what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="write the baselines as well")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--record", action="store_true", help="write the baselines as well")
+    chosen.add_argument("--compare", action="store_true", help="print changes from the baseline of the fast form")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
+    if options.compare:
+        recorded = json.loads(BASELINE.read_text(encoding="utf-8"))["fast"]
+        print("\n".join(comparison(_compute(FAST, options.threads).to_json(), recorded)))
+        return
     found = _compute(FULL, options.threads)
     print("\n".join(tables(found)))
     if options.record:
@@ -53,6 +66,30 @@ def tables(found: Computed) -> list[str]:
         chosen = [each for each in found.outliers if each.renormalise == (name == "renormalised")]
         lines += [f"### Scaled values, router {name}", "", *scales_table(chosen), "", *outliers_table(chosen), ""]
     return lines[:-1]
+
+
+def comparison(found: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[str]:
+    """How far figures are from their baseline, kind by kind, accumulators by themselves: the largest changes."""
+    mine, theirs = figures(found), figures(recorded)
+    kinds: dict[str, list[tuple[float, float]]] = {}
+    for at in (at for at in theirs if at in mine):
+        there, here = theirs[at], mine[at]
+        if isinstance(here, str) or isinstance(there, str):
+            continue
+        kind = at.rsplit("/", 1)[1].split("[")[0]
+        kinds.setdefault(f"{kind} of accumulators" if "accumulator" in at else kind, []).append((here, there))
+    lines = [
+        f"Functions round as {found['rounding']}, the baseline's as {recorded['rounding']}.",
+        "",
+        *_head("figure", values=("how many", "changed", "by at most", "of itself", "other sign")),
+    ]
+    for kind, pairs in kinds.items():
+        moved = [abs(here - there) for here, there in pairs]
+        share = max((abs(here / there - 1) for here, there in pairs if there), default=0.0)
+        turned = sum(here * there < 0 for here, there in pairs)
+        changed = sum(change > 0 for change in moved)
+        lines.append(f"| {kind} | {len(pairs)} | {changed} | {max(moved):.1e} | {share:.1e} | {turned} |")
+    return lines
 
 
 def rows_table(found: Attribution) -> list[str]:

@@ -23,8 +23,8 @@ def attribution_rows(routers: Mapping[str, Attribution], provenance: Provenance)
     """A row for each step alone, the steps one after the other, and the device under each profile.
 
     The first panel has the worst layer's error on equal inputs, the others compare whole runs: logits, routes, the
-    next-token distributions, and the text's cost with its standard error, on a scale that is linear about 0. A mark
-    that is missing is a 0; a mark for each labelled router.
+    next-token distributions, and the text's cost with its standard error, on a scale that is linear about 0. There is a
+    mark for each labelled router; the logarithmic panels, of both errors and of the divergence, have none for a 0.
     """
     first = next(iter(routers.values()))
     places = list(range(len(first.rows)))

@@ -155,8 +155,10 @@ def prompt_tokens(options: argparse.Namespace, engine: PrefillEngine) -> NDArray
     if options.tokens is not None:
         try:
             ids = np.array([int(part) for part in options.tokens.replace(",", " ").split()], np.int64)
-        except (ValueError, OverflowError) as error:
-            raise EStreamError(f"--tokens must be whole numbers separated by commas: {error}") from error
+        except ValueError as error:
+            raise EStreamError(f"--tokens takes whole numbers separated by commas, not '{options.tokens}'") from error
+        except OverflowError as error:
+            raise EStreamError("--tokens holds a number that no token has: it takes more than 64 bits") from error
     else:
         if engine.tokenizer is None:
             raise EStreamError(f"{engine.store.path} has no tokenizer: give --tokens")

@@ -2,13 +2,12 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, prompt_tokens
+from estream_lab.cli.results import check_results
 from estream_lab.engine import PrefillResult
-from estream_lab.errors import EStreamError
-from estream_lab.trace import check_writable, write_chrome, write_perfetto
+from estream_lab.trace import write_chrome, write_perfetto
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -26,7 +25,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    _check_results(options)
+    check_results(
+        {"--trace": options.trace, "--steps": options.steps, "--report": options.report},
+        {"the store": options.store, "--prompt-file": options.prompt_file},
+    )
     if options.report is not None:
         # plotly takes a second to import, and memory: before the engine opens, a memory budget counts it
         from estream_lab.viz.report import write_report
@@ -44,18 +46,6 @@ def run(options: argparse.Namespace) -> int:
             if path is not None:
                 print(f"written         {path}")
     return 0
-
-
-def _check_results(options: argparse.Namespace) -> None:
-    """Refuse files that can't be written, or that two results would go to, before work is spent on them."""
-    taken: dict[str, str] = {}
-    for option, path in (("--trace", options.trace), ("--steps", options.steps), ("--report", options.report)):
-        if path is None:
-            continue
-        other = taken.setdefault(os.path.realpath(path), option)
-        if other != option:
-            raise EStreamError(f"{other} and {option} would both be written to {path}: give each a file of its own")
-        check_writable(path)
 
 
 def kept(options: argparse.Namespace) -> str:

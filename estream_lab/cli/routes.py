@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, positive, prompt_tokens
+from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.routing import Routes, read_routes, skew, synthetic_routes, write_routes
 
@@ -30,6 +31,10 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    check_results(
+        {"--output": options.output},
+        {"the store": options.store, "--input": options.input, "--prompt-file": options.prompt_file},
+    )
     routes, experts, origin = _routes(options)
     if options.output is not None:
         write_routes(options.output, routes)

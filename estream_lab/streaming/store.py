@@ -109,6 +109,8 @@ class Store:
             if self.path.with_name(self.path.name + ".partial").exists():
                 hint += "; its packing was not finished, run the same pack command again to resume it"
             raise EStreamError(f"{self.path} is not a store: {hint}") from None
+        except NotADirectoryError:
+            raise EStreamError(f"{self.path} is not a store: it is a file, or lies in one") from None
         except OSError as error:
             raise EStreamError(f"can't read {self.path / MANIFEST}: {error.strerror}") from error
 

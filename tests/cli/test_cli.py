@@ -132,9 +132,10 @@ def test_doctor_tells_that_no_compiled_code_can_be_kept(
 ERRORS: dict[str, tuple[list[str], str]] = {
     "no store": (["prefill", "nowhere.estream", "--tokens", "1"], "nowhere.estream is not a store"),
     "empty prompt": (["prefill", "STORE", "--tokens", ""], "the prompt is empty"),
-    "words for ids": (["prefill", "STORE", "--tokens", "one"], "--tokens must be whole numbers"),
+    "words for ids": (["prefill", "STORE", "--tokens", "1,b"], "--tokens takes whole numbers separated by commas"),
     "outside the vocabulary": (["prefill", "STORE", "--tokens", "500"], "token 500 at position 0 is outside"),
-    "ids beyond 64 bits": (["prefill", "STORE", "--tokens", "9" * 30], "--tokens must be whole numbers"),
+    "a file for a store": (["prefill", "/dev/null", "--tokens", "1"], "is not a store: it is a file"),
+    "ids beyond 64 bits": (["prefill", "STORE", "--tokens", "9" * 30], "--tokens holds a number that no token has"),
     "a folder that is a file": (["bench", "scale", "--folder", "/dev/null/x"], "/dev/null/x: Not a directory"),
     "more routes than experts": (["bench", "scale", "--experts", "16", "2"], "--top-k 4 is more than the 2 experts"),
     "a bottomless model": (["bench", "scale", "--layers", "1000000000"], "1000 at most"),

@@ -99,6 +99,8 @@ def check_refusal(answer: tuple[int, str, str], status: int, message: str) -> No
         (("--steps", "/dev/null"), 1, "Cannot write /dev/null: it is a folder or a device"),
         (("--steps", "s", "--trace", "./s"), 1, "--trace and --steps would both be written to s: give each a file of"),
         (("--steps", "a/../s", "--report", "s"), 1, "--steps and --report would both be written to s: give each a"),
+        (("--steps", "STORE/experts.bin"), 1, "--steps would be written to "),
+        (("--trace", "STORE/new.json"), 1, "which the store is read from: give it another place"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_one_sentence(
@@ -107,7 +109,8 @@ def test_what_cannot_be_run_is_one_sentence(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").mkdir()
-    check_refusal(estream("prefill", store, *GIVEN, *arguments), status, message)
+    given = [each.replace("STORE", str(store)) for each in arguments]
+    check_refusal(estream("prefill", store, *GIVEN, *given), status, message)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from estream_lab.cli.bench.comparison import compare
 from estream_lab.cli.bench.workplace import synthetic_store, workplace
 from estream_lab.cli.options import add_prompt, positive, prompt_tokens
+from estream_lab.cli.results import check_results
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.models.synthetic import synthetic_spec
 from estream_lab.streaming import Store
-from estream_lab.trace import check_writable, write_atomically
+from estream_lab.trace import write_atomically
 
 
 def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -76,8 +77,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the action."""
     if (options.store is None) != options.synthetic:
         raise EStreamError("give a store, or --synthetic")
-    if options.output is not None:
-        check_writable(options.output)
+    check_results({"--output": options.output}, {"the store": options.store})
     if options.store is not None:
         found = _measure(Store(options.store), options)
     else:

@@ -11,10 +11,12 @@ import time
 
 import numpy as np
 
+from estream_lab.cli.options import positive
 from estream_lab.kernels.exact import PROFILES, ExactOperator, twin
 from estream_lab.kernels.host import threads
 from estream_lab.kernels.layout import pack_q4_32x32
 from estream_lab.machine import processor
+from tools.command import ended
 
 HIDDEN, FFN, ROWS = 2048, 128, 128
 
@@ -22,7 +24,7 @@ HIDDEN, FFN, ROWS = 2048, 128, 128
 def main() -> int:
     """Run the comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=positive, default=3)
     rounds = parser.parse_args().rounds
     rng = np.random.default_rng(0)
     weights = [
@@ -56,4 +58,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(ended(main))

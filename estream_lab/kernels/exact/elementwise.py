@@ -19,7 +19,8 @@ from estream_lab.kernels.exact.silu import silu_table
 from estream_lab.kernels.exact.tiles import TILE, tile_row
 from estream_lab.kernels.layout import STRIP
 
-CLAMPED_VALUES = value(np.array([clamped(code) for code in range(1 << 16)], np.uint16))
+_CODES = np.arange(1 << 16, dtype=np.uint16)
+CLAMPED_VALUES = value(np.where(_CODES & 0x7C00 == 0x7C00, _CODES & 0x8000 | IEEE_LARGEST, _CODES))
 """(65536,) float32: what a vector stage takes each code for."""
 CLAMPED_VALUES.flags.writeable = False
 

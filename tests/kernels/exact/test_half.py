@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from estream_lab.kernels.exact.elementwise import CLAMPED_VALUES
 from estream_lab.kernels.exact.half import IEEE_LARGEST, NO_EXPONENT, clamped, half_code, operands, value
 from estream_lab.kernels.exact.strips import number, operand
 
@@ -72,3 +73,4 @@ def test_zero_is_zero_whatever_its_exponent() -> None:
 def test_vector_stages_take_exponent_31_for_65504() -> None:
     found = np.array([clamped(int(code)) for code in CODES], np.uint16)
     assert np.array_equal(found, np.where(EXPONENT == 31, CODES & 0x8000 | IEEE_LARGEST, CODES))
+    assert np.array_equal(CLAMPED_VALUES, value(found))

@@ -1,12 +1,12 @@
 """Compute what each step of the device's arithmetic changes on the shipped model, and print it as Markdown.
 
-    python -m tools.numerics_table            # the tables of docs/attribution.md, some minutes
-    python -m tools.numerics_table --record   # and the baselines in data/baselines, fast and full
-    python -m tools.numerics_table --compare  # instead: how far the fast form's figures are from their baseline
+    .venv/bin/python -m tools.numerics_table            # the tables of docs/attribution.md, some minutes
+    .venv/bin/python -m tools.numerics_table --record   # and the baselines in data/baselines, fast and full
+    .venv/bin/python -m tools.numerics_table --compare  # instead: how far the fast form is from its baseline
 
 The last as a processor without AVX2 rounds NumPy's functions, on one that has it:
 
-    NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4" python -m tools.numerics_table --compare
+    NPY_DISABLE_CPU_FEATURES="X86_V3 X86_V4" .venv/bin/python -m tools.numerics_table --compare
 
 What is computed: `estream_lab.evaluate.regression`; how far figures may drift: `estream_lab.evaluate.baseline`.
 """
@@ -17,12 +17,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from estream_lab.cli.options import positive
 from estream_lab.evaluate.attribution import Attribution
 from estream_lab.evaluate.baseline import figures
 from estream_lab.evaluate.outliers import Scaled
 from estream_lab.evaluate.regression import FAST, FULL, Computed, Size, compute
 from estream_lab.evaluate.runs import Change
 from estream_lab.evaluate.saturation import KINDS
+from estream_lab.kernels.host import threads
+from estream_lab.trace import check_writable, write_atomically
+from tools.command import ended
 
 DATA = Path(__file__).parents[1] / "data"
 BASELINE = DATA / "baselines" / "numerics_attribution.json"
@@ -35,8 +39,10 @@ def main() -> None:
     chosen = parser.add_mutually_exclusive_group()
     chosen.add_argument("--record", action="store_true", help="write the baselines as well")
     chosen.add_argument("--compare", action="store_true", help="print changes from the baseline of the fast form")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=positive, default=threads(), help="results don't depend on it")
     options = parser.parse_args()
+    if options.record:
+        check_writable(BASELINE)
     if options.compare:
         recorded = json.loads(BASELINE.read_text(encoding="utf-8"))["fast"]
         print("\n".join(comparison(_compute(FAST, options.threads).to_json(), recorded)))
@@ -45,8 +51,7 @@ def main() -> None:
     print("\n".join(tables(found)))
     if options.record:
         recorded = {"fast": _compute(FAST, options.threads).to_json(), "full": found.to_json()}
-        BASELINE.parent.mkdir(exist_ok=True)
-        BASELINE.write_text(json.dumps(recorded, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_atomically(BASELINE, json.dumps(recorded, indent=1, allow_nan=False).encode() + b"\n")
 
 
 def _compute(size: Size, threads: int) -> Computed:
@@ -200,4 +205,4 @@ def _flips(change: Change) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(ended(main, left="the baselines are as they were"))

@@ -36,7 +36,8 @@ def windows(tokenizer: Tokenizer, text: str, length: int, count: int) -> tuple[W
     ids = tokenizer.encode(text)
     there = (len(ids) - 1) // length if length > 0 else 0
     if not 1 <= count <= there:
-        raise EStreamError(f"{count} windows of {length} tokens don't fit {len(ids)}: choose from 1 to {there} windows")
+        advice = f"choose from 1 to {there} windows" if there > 0 else "give a longer text, or shorter windows"
+        raise EStreamError(f"{count} windows of {length} tokens don't fit a text of {len(ids)}: {advice}")
     share = len(text.encode()) / len(ids)
     starts = [length * (there * place // count) for place in range(count)]
     return tuple(Window(ids[start : start + length + 1], length * share) for start in starts)

@@ -1,8 +1,5 @@
 """The compaction explorer: choose a route, and see its slot, its record, and where that reads and writes."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import ipywidgets as widgets
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +33,19 @@ class CompactionExplorer(Explorer):
         following = routes.token[MOST_ROUTES] if len(routes) > MOST_ROUTES else routes.token[-1] + 1
         most = max(1, int(following))  # whole tokens
         tokens = named(widgets.IntSlider(min(16, most), 1, most), "tokens T")
-        count, start = self._count(tokens.value), self.bound(tokens.value, 0, 1).binding.route[:1]
-        tokens.observe(self._fewer_or_more, names="value")  # before the picture is drawn
+        start = self.bound(tokens.value, 0, 1).binding.route[:1]
+        # A slider whose end moves is built anew in the page, with every move of another: this one's end stays.
+        route = named(widgets.IntSlider(int(start.sum()), 0, self._count(most) - 1), "route i")
         super().__init__(
             {
                 "tokens": tokens,
                 "bank": named(widgets.IntSlider(0, 0, arena.banks - 1), "bank"),
                 "capacity": named(widgets.IntSlider(8, 1, 64), "capacity C"),
-                "route": named(widgets.IntSlider(int(start.sum()), 0, count - 1), "route i"),
+                "route": route,
             }
         )
+        for control in (tokens, route):
+            control.observe(self._within, names="value")
         self.live.on_click(self._clicked)
 
     def picture(self, *, tokens: int, bank: int, capacity: int, route: int) -> Picture:
@@ -74,8 +74,11 @@ class CompactionExplorer(Explorer):
         """Routes of the first tokens."""
         return int(np.searchsorted(self.routes.token, tokens))
 
-    def _fewer_or_more(self, change: Mapping[str, Any]) -> None:
-        self.controls["route"].max = self._count(change["new"]) - 1
+    def _within(self, _: object) -> None:
+        """There is no route beyond the last one of the tokens that are there."""
+        last, route = self._count(self.controls["tokens"].value) - 1, self.controls["route"]
+        if route.value > last:
+            route.value = last
 
     def _clicked(self, trace: int, point: int) -> None:
         """A route's point in ψ stands at its number; one in Π has it as its height."""

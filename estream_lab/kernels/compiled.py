@@ -17,9 +17,10 @@ R = TypeVar("R")
 
 @lru_cache(maxsize=8)
 def _fingerprint(folder: Path) -> str:
-    """Names the sources of a package and of `kernels`, and the setting that changes machine code without one."""
+    """Names the sources of a package, `kernels` and `kernels.host`, and the setting that changes code without one."""
     digest = hashlib.blake2b(digest_size=6)
-    for path in sorted({*folder.glob("*.py"), *Path(__file__).parent.glob("*.py")}):
+    here = Path(__file__).parent
+    for path in sorted({*folder.glob("*.py"), *here.glob("*.py"), *(here / "host").glob("*.py")}):
         digest.update(path.read_bytes())
     digest.update(str(config.BOUNDSCHECK).encode())
     return digest.hexdigest()
@@ -34,7 +35,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     Numba trusts a cached function while its own file is unchanged, even if the functions and intrinsics that were
     compiled into it come from files that have changed. So the fingerprint of its package's files is made part of the
-    name under which it is cached; a package compiles in nothing from others but `kernels`' own constants.
+    name under which it is cached; a package compiles in nothing from others but from `kernels` and `kernels.host`.
     """
     name = function.__qualname__
     function.__qualname__ = f"{name}_{_fingerprint(Path(inspect.getfile(function)).parent)}"

@@ -63,7 +63,7 @@ def check_versions() -> None:
     # Those that Python calls have one version; the inner ones one or, where the outer came from the cache, none.
     assert max(versions.values()) == 1
     assert {name for name, n in versions.items() if n} >= {
-        "_all_finite", "_attend", "_down", "_gate_up", "_linear_share", "_rms_norm", "_rotate_half"
+        "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_rms_norm", "_rotate_half"
     }  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from estream_lab.kernels.arrays import F32, I32, as_input, as_output
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.exponential import exp32
-from estream_lab.kernels.host.threads import run_shares, threads
+from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.tile import add_rows
-from estream_lab.kernels.host.vector_ir import COLUMNS, address
+from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
 
 KEYS = 64
 """Keys of a block, at absolute positions that are multiples of it."""
@@ -71,18 +71,14 @@ def attention(
     index, blocks = temporary.index, temporary.blocks
     tasks = -(-rows // QUERIES) * heads
 
-    def kernel(share: int, shares: int, worker: int) -> None:
+    def work(counter: int, shares: int, worker: int) -> None:
         b = blocks[worker]
-        # Backwards, because later queries see more keys: the longest tasks come first.
-        for task in range(tasks - 1 - share, -1, -shares):
-            first = task // heads * QUERIES
-            count = min(QUERIES, rows - first)
-            _attend(
-                q, k_cache, v_cache, start, np.float32(scale), index, out, task % heads, first, count,
-                b.keys, b.values, b.scores, b.sums, b.state, b.lanes,
-            )  # fmt: skip
+        _attention(
+            q, k_cache, v_cache, start, np.float32(scale), index, out, tasks, counter, shares,
+            b.keys, b.values, b.scores, b.sums, b.state, b.lanes,
+        )  # fmt: skip
 
-    run_shares(kernel, tasks, min(threads(), len(blocks)))
+    run_workers(work, tasks, min(threads(), len(blocks)))
     return out
 
 
@@ -169,6 +165,25 @@ def _softmax_row(scores: F32, r: int, seen: int, scale: np.float32, state: F32, 
     state[r, 0] = largest
     state[r, 1] = state[r, 1] * factor + lanes[0]
     return factor
+
+
+@compiled
+def _attention(
+    q: F32, k_cache: F32, v_cache: F32, start: int, scale: np.float32, index: I32, out: F32, tasks: int, counter: int,
+    shares: int, keys: F32, values: F32, scores: F32, sums: F32, state: F32, lanes: F32,
+) -> None:  # fmt: skip
+    """Tasks are one (block of queries, head) each; a share is every `shares`-th of them."""
+    rows, heads = q.shape[0], q.shape[1]
+    share = take_share(counter)
+    while share < shares:
+        # Backwards, because later queries see more keys: the longest tasks come first.
+        for task in range(tasks - 1 - share, -1, -shares):
+            first = task // heads * QUERIES
+            _attend(
+                q, k_cache, v_cache, start, scale, index, out, task % heads, first, min(QUERIES, rows - first),
+                keys, values, scores, sums, state, lanes,
+            )  # fmt: skip
+        share = take_share(counter)
 
 
 @compiled

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from estream_lab.kernels.arrays import F32, I32, as_input, as_output
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.threads import run_shares, threads
+from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
-from estream_lab.kernels.host.vector_ir import COLUMNS, address
+from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,25 +110,28 @@ def linear(
     index, tiles = temporary.index, temporary.tiles
     tasks = -(-rows // ROW_BLOCK) * len(panels)
 
-    def kernel(share: int, shares: int, worker: int) -> None:
-        _linear_share(x, index, panels, out, tiles[worker], tasks * share // shares, tasks * (share + 1) // shares)
+    def work(counter: int, shares: int, worker: int) -> None:
+        _linear(x, index, panels, out, tiles[worker], tasks, counter, shares)
 
-    run_shares(kernel, tasks, min(threads(), temporary.threads))
+    run_workers(work, tasks, min(threads(), temporary.threads))
     return out
 
 
 @compiled
-def _linear_share(x: F32, index: I32, panels: F32, out: F32, tile: F32, begin: int, end: int) -> None:
-    """The tasks begin..end, one each (row block, strip): strips of one row block follow each other."""
+def _linear(x: F32, index: I32, panels: F32, out: F32, tile: F32, tasks: int, counter: int, shares: int) -> None:
+    """Tasks are one (row block, strip) each, strips of one row block following each other; a share is a range."""
     rows, n = out.shape
     strips, depth = panels.shape[0], panels.shape[1]
-    for task in range(begin, end):
-        first, strip = task // strips * ROW_BLOCK, task % strips
-        count = min(ROW_BLOCK, rows - first)
-        w = address(panels) + 4 * strip * depth * COLUMNS
-        strip_product(address(x), address(index) + 4 * first, count, depth, w, depth, tile)
-        left = strip * COLUMNS
-        width = min(COLUMNS, n - left)
-        for r in range(count):
-            for j in range(width):
-                out[first + r, left + j] = tile[r, j]
+    share = take_share(counter)
+    while share < shares:
+        for task in range(tasks * share // shares, tasks * (share + 1) // shares):
+            first, strip = task // strips * ROW_BLOCK, task % strips
+            count = min(ROW_BLOCK, rows - first)
+            w = address(panels) + 4 * strip * depth * COLUMNS
+            strip_product(address(x), address(index) + 4 * first, count, depth, w, depth, tile)
+            left = strip * COLUMNS
+            width = min(COLUMNS, n - left)
+            for r in range(count):
+                for j in range(width):
+                    out[first + r, left + j] = tile[r, j]
+        share = take_share(counter)

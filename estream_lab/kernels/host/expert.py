@@ -14,9 +14,9 @@ from estream_lab.kernels.arrays import F32, I32, I64, U32, as_input, as_output
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.decode import decode_strip
 from estream_lab.kernels.host.exponential import silu
-from estream_lab.kernels.host.threads import run_shares, threads
+from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
-from estream_lab.kernels.host.vector_ir import COLUMNS, address
+from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
 from estream_lab.kernels.layout import LAYOUTS, projection_bytes
 
 
@@ -108,23 +108,21 @@ def expert_bank(
     common = (offsets, token, words, hidden, ffn, quantised, scratch.act)
     gate, up, down = planes
 
-    def gate_up(share: int, shares: int, worker: int) -> None:
-        strips = ffn // COLUMNS
+    def gate_up(counter: int, shares: int, worker: int) -> None:
         _gate_up(
             x, *common, gate, up, scratch.panels[worker, 0], scratch.panels[worker, 1], scratch.tiles[worker, 0],
-            scratch.tiles[worker, 1], scratch.scales[worker], strips * share // shares, strips * (share + 1) // shares,
+            scratch.tiles[worker, 1], scratch.scales[worker], counter, shares,
         )  # fmt: skip
 
-    def project_down(share: int, shares: int, worker: int) -> None:
-        strips = hidden // COLUMNS
+    def project_down(counter: int, shares: int, worker: int) -> None:
         _down(
             y, *common, down, weight, scratch.index, scratch.panels[worker, 0], scratch.tiles[worker, 0],
-            scratch.scales[worker], strips * share // shares, strips * (share + 1) // shares,
+            scratch.scales[worker], counter, shares,
         )  # fmt: skip
 
     workers = min(threads(), scratch.threads)
-    run_shares(gate_up, ffn // COLUMNS, workers)
-    run_shares(project_down, hidden // COLUMNS, workers)
+    run_workers(gate_up, ffn // COLUMNS, workers)
+    run_workers(project_down, hidden // COLUMNS, workers)
 
 
 def _check_routes(offsets: NDArray[np.int64], token: NDArray[np.int32], tokens: int) -> None:
@@ -167,42 +165,50 @@ def _check_scratch(scratch: Scratch, routes: int, hidden: int, ffn: int) -> None
 @compiled
 def _gate_up(
     x: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
-    gate: I64, up: I64, gate_panel: F32, up_panel: F32, gates: F32, ups: F32, scales: F32, begin: int, end: int,
+    gate: I64, up: I64, gate_panel: F32, up_panel: F32, gates: F32, ups: F32, scales: F32, counter: int, shares: int,
 ) -> None:  # fmt: skip
-    """act (n, F) = silu(Wg x) * (Wu x) for the FFN strips begin..end."""
-    for slot in range(len(offsets) - 1):
-        if offsets[slot] == offsets[slot + 1]:
-            continue
-        for strip in range(begin, end):
-            decode_strip(words, gate[slot] // 4, strip, hidden, quantised, gate_panel, scales)
-            decode_strip(words, up[slot] // 4, strip, hidden, quantised, up_panel, scales)
-            for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
-                rows = min(ROW_BLOCK, offsets[slot + 1] - first)
-                index = address(token) + 4 * first
-                strip_product(address(x), index, rows, hidden, address(gate_panel), hidden, gates)
-                strip_product(address(x), index, rows, hidden, address(up_panel), hidden, ups)
-                for r in range(rows):
-                    at = (first + r) * ffn + strip * COLUMNS
-                    for j in range(COLUMNS):
-                        act[at + j] = silu(gates[r, j]) * ups[r, j]
+    """act (n, F) = silu(Wg x) * (Wu x); a share is a range of FFN strips."""
+    strips = ffn // COLUMNS
+    share = take_share(counter)
+    while share < shares:
+        for slot in range(len(offsets) - 1):
+            if offsets[slot] == offsets[slot + 1]:
+                continue
+            for strip in range(strips * share // shares, strips * (share + 1) // shares):
+                decode_strip(words, gate[slot] // 4, strip, hidden, quantised, gate_panel, scales)
+                decode_strip(words, up[slot] // 4, strip, hidden, quantised, up_panel, scales)
+                for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
+                    rows = min(ROW_BLOCK, offsets[slot + 1] - first)
+                    index = address(token) + 4 * first
+                    strip_product(address(x), index, rows, hidden, address(gate_panel), hidden, gates)
+                    strip_product(address(x), index, rows, hidden, address(up_panel), hidden, ups)
+                    for r in range(rows):
+                        at = (first + r) * ffn + strip * COLUMNS
+                        for j in range(COLUMNS):
+                            act[at + j] = silu(gates[r, j]) * ups[r, j]
+        share = take_share(counter)
 
 
 @compiled
 def _down(
     y: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
-    down: I64, weight: F32, index: I32, panel: F32, sums: F32, scales: F32, begin: int, end: int,
+    down: I64, weight: F32, index: I32, panel: F32, sums: F32, scales: F32, counter: int, shares: int,
 ) -> None:  # fmt: skip
-    """y[t] += a * (Wd act) for the hidden strips begin..end."""
-    for slot in range(len(offsets) - 1):
-        if offsets[slot] == offsets[slot + 1]:
-            continue
-        for strip in range(begin, end):
-            decode_strip(words, down[slot] // 4, strip, ffn, quantised, panel, scales)
-            left = strip * COLUMNS
-            for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
-                rows = min(ROW_BLOCK, offsets[slot + 1] - first)
-                strip_product(address(act), address(index) + 4 * first, rows, ffn, address(panel), ffn, sums)
-                for r in range(rows):
-                    t, a = token[first + r], weight[first + r]
-                    for j in range(COLUMNS):
-                        y[t, left + j] += a * sums[r, j]
+    """y[t] += a * (Wd act); a share is a range of hidden strips."""
+    strips = hidden // COLUMNS
+    share = take_share(counter)
+    while share < shares:
+        for slot in range(len(offsets) - 1):
+            if offsets[slot] == offsets[slot + 1]:
+                continue
+            for strip in range(strips * share // shares, strips * (share + 1) // shares):
+                decode_strip(words, down[slot] // 4, strip, ffn, quantised, panel, scales)
+                left = strip * COLUMNS
+                for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
+                    rows = min(ROW_BLOCK, offsets[slot + 1] - first)
+                    strip_product(address(act), address(index) + 4 * first, rows, ffn, address(panel), ffn, sums)
+                    for r in range(rows):
+                        t, a = token[first + r], weight[first + r]
+                        for j in range(COLUMNS):
+                            y[t, left + j] += a * sums[r, j]
+        share = take_share(counter)

@@ -3,8 +3,9 @@
 Kernels release the interpreter lock, so plain Python threads run them side by side. Numba's own `parallel=True` would
 do the same at several times the compile time, and its portable layer aborts the process when two Python threads use it.
 
-A kernel's work is cut into a few shares for each thread, handed out as threads become free: a thread that another
-process holds up then delays one share only. Every result is computed whole within a share by a fixed sequence of
+A kernel's work is cut into a few shares for each thread. Compiled code takes them itself, from a counter in memory
+(`vector_ir.take_share`): a thread needs the interpreter once a kernel and not once a share, and one that another
+process holds up delays one share only. Every result is computed whole within a share by a fixed sequence of
 operations, so neither the number of threads nor the hand-out changes it.
 """
 
@@ -17,13 +18,17 @@ from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
 
+import numpy as np
+
 from estream_lab.errors import EStreamError
+from estream_lab.kernels.compiled import compiled
+from estream_lab.kernels.host.vector_ir import take_share
 from estream_lab.workers import WorkerDied, Workers, check_stopped
 
 SHARES_A_THREAD = 4
 SHARE_SECONDS = 600.0  # for one share; the largest take seconds, on a slow machine
 
-Kernel = Callable[[int, int, int], None]
+Work = Callable[[int, int, int], None]
 
 _owner = threading.Lock()  # held for as long as a kernel runs, which has a limit
 _limit = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -55,12 +60,12 @@ def thread_limit() -> int:
     return _limit
 
 
-def run_shares(kernel: Kernel, tasks: int, workers: int) -> None:
-    """Run all shares of a kernel and wait for them.
+def run_workers(work: Work, tasks: int, workers: int) -> None:
+    """Run a kernel on several threads and wait for all of it.
 
     Args:
-        kernel: called as ``kernel(share, shares, worker)``, 0 <= share < shares, 0 <= worker < workers; calls with one
-            `worker` never overlap.
+        work: called once a thread as ``work(counter, shares, worker)``, 0 <= worker < workers: it takes shares with
+            `take_share(counter)` until one isn't below `shares`. Calls with one `worker` never overlap.
         tasks: the most shares that make sense.
         workers: threads to use, the calling one among them.
 
@@ -70,7 +75,7 @@ def run_shares(kernel: Kernel, tasks: int, workers: int) -> None:
     """
     check_stopped()
     workers = max(1, min(workers, tasks))
-    job = _Job(kernel, min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1))
+    job = _Job(work, min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1))
     with _owner:
         try:
             for worker in range(1, workers):
@@ -86,52 +91,65 @@ def run_shares(kernel: Kernel, tasks: int, workers: int) -> None:
     job.check()
 
 
+def run_shares(kernel: Work, tasks: int, workers: int) -> None:
+    """`run_workers` for a kernel in Python, called as ``kernel(share, shares, worker)``, 0 <= share < shares."""
+
+    def work(counter: int, shares: int, worker: int) -> None:
+        while (share := _next_share(counter)) < shares:
+            kernel(share, shares, worker)
+
+    run_workers(work, tasks, workers)
+
+
+@compiled
+def _next_share(counter: int) -> int:
+    return take_share(counter)
+
+
 class _Job:
     """One kernel's run. No helper's future is waited for: an interrupt may have lost it."""
 
-    def __init__(self, kernel: Kernel, shares: int) -> None:
-        self._kernel, self._shares = kernel, shares
+    def __init__(self, work: Work, shares: int) -> None:
+        self._work, self._shares = work, shares
+        self._taken = np.zeros(1, np.int64)  # shares taken, and attempts to take more
+        self._counter: int = self._taken.ctypes.data
         self._lock = threading.Lock()
-        self._next = 0
-        self._helping = 0  # shares that helpers are at
+        self._closed = False
+        self._helping = 0  # helpers in their part
         self._error: BaseException | None = None
-        self._wake: SimpleQueue[None] = SimpleQueue()  # one each time a helper ends a share after the last was taken
+        self._wake: SimpleQueue[None] = SimpleQueue()  # one each time a helper ends its part
         self._deadline = 0.0
 
     def work(self) -> None:
         """The calling thread's part, as worker 0."""
-        while (share := self._take(helping=0)) is not None:
-            self._kernel(share, self._shares, 0)
+        self._work(self._counter, self._shares, 0)
 
     def help(self, worker: int) -> None:
         """A helper's part. It may come late, when all is done and the caller gone, and then does nothing."""
-        while (share := self._take(helping=1)) is not None:
-            error: BaseException | None = None
-            try:
-                self._kernel(share, self._shares, worker)
-            except Exception as raised:
-                error = raised
-            except BaseException as end:
-                error = WorkerDied(f"a kernel thread died ({end!r}): run it again")
-            with self._lock:
-                self._helping -= 1
-                self._error = self._error or error
-            if self._next >= self._shares or error:
-                self._wake.put(None)
-
-    def _take(self, helping: int) -> int | None:
         with self._lock:
-            if self._next >= self._shares or self._error:
-                return None
-            share, self._next = self._next, self._next + 1
-            self._helping += helping
-            return share
+            if self._closed:
+                return
+            self._helping += 1
+        error: BaseException | None = None
+        try:
+            self._work(self._counter, self._shares, worker)
+        except Exception as raised:
+            error = raised
+        except BaseException as end:
+            error = WorkerDied(f"a kernel thread died ({end!r}): run it again")
+        if error is not None:
+            self._taken[0] = self._shares
+        with self._lock:
+            self._helping -= 1
+            self._error = self._error or error
+        self._wake.put(None)
 
     def end(self) -> None:
         """Hand out no more, and let no helper go on writing into the caller's arrays, whatever happens here."""
         interrupt: BaseException | None = None
         with self._lock:
-            self._next = self._shares
+            self._closed = True
+        self._taken[0] = self._shares
         self._deadline = self._deadline or time.monotonic() + SHARE_SECONDS
         while self._helping and time.monotonic() < self._deadline:
             try:

@@ -159,6 +159,18 @@ def address(typing_context: Any, array: Any) -> Any:
 
 
 @intrinsic
+def take_share(typing_context: Any, counter: Any) -> Any:
+    """The next number of a counter that threads share: reads the int64 at the address `counter` and adds 1 to it, as
+    one step. Nothing else is ordered by it: what threads write is read only after they have been waited for."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], _I64.as_pointer())
+        return builder.atomic_rmw("add", place, ir.Constant(_I64, 1), "monotonic")
+
+    return types.int64(types.intp), codegen
+
+
+@intrinsic
 def fma(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
     """``x * y + z`` of float32 numbers with one rounding."""
     f = types.float32

@@ -74,7 +74,7 @@ def advance(state: State, limits: Limits, policies: Policies) -> tuple[State, li
     """
     moves: list[Move] = []
     while (move := decide(state, limits, policies)) is not None:
-        state = tell(state, move, limits)
+        state = apply(state, move)  # allowed: the exploration holds every decision to the rules
         moves.append(move)
     return state, moves
 

@@ -24,6 +24,7 @@ from estream_lab.experts.protocol import (
     Keep,
     Limits,
     Move,
+    ProtocolError,
     Publish,
     Read,
     Release,
@@ -220,6 +221,8 @@ def _moves(setting: Setting, node: _Node) -> Iterator[Move]:
     if setting.policies is not None and not state.stopped:
         decision = decide(state, limits, setting.policies)
         if decision is not None:  # decisions are carried out at once, before anything else can happen
+            if (rule := refusal(state, decision, limits)) is not None:  # where it runs, nobody asks the rules again
+                raise ProtocolError(f"{decision} was decided against the rule '{rule.name}'")
             yield (
                 decision._replace(slices=setting.slices(decision.key))
                 if isinstance(decision, Read)

@@ -26,6 +26,9 @@ class ResidencyTable:
     A bank is assigned, published and given up as a whole: its translations become visible together once all of its
     slices have arrived, and vanish together. A translation is visible only while its slot is Ready or InUse.
 
+    Only the placement map is an array: the rest is a handful of items a bank, touched between kernels that have emptied
+    the caches, where a NumPy call costs several times what it costs in a loop.
+
     Args:
         layers, experts: the owners' ranges (L, E).
         banks, group_size: the arena's B and G.
@@ -33,10 +36,10 @@ class ResidencyTable:
 
     def __init__(self, layers: int, experts: int, banks: int, group_size: int) -> None:
         self.banks, self.group_size = banks, group_size
-        self.state: NDArray[np.int8] = np.zeros(banks * group_size, np.int8)  # (P,), SlotState
+        self.state = [SlotState.AVAILABLE] * banks  # of all slots of a bank
         self._placement = np.full((layers, experts), -1, np.int32)  # (L, E), Phi
-        self._bank_of = np.full((layers, experts), -1, np.int32)  # (L, E), from the first byte read on
-        self._owner: list[tuple[int, NDArray[np.int32]] | None] = [None] * banks
+        self._bank_of = [[-1] * experts for _ in range(layers)]  # from the first byte read on
+        self._owner: list[tuple[int, list[int]] | None] = [None] * banks  # a layer and its experts, in place order
         self._missing = [0] * banks  # slices still to arrive
 
     def placement(self, layer: int) -> NDArray[np.int32]:
@@ -47,7 +50,7 @@ class ResidencyTable:
 
     def bank_state(self, bank: int) -> SlotState:
         """State of the bank's slots (they move together)."""
-        return SlotState(self.state[bank * self.group_size])
+        return self.state[bank]
 
     def assign(self, bank: int, layer: int, experts: NDArray[np.int32], slices: int = 1) -> None:
         """Available -> Filling: record the owners before the first byte is read.
@@ -59,12 +62,15 @@ class ResidencyTable:
         self._expect(bank, SlotState.AVAILABLE, "assign")
         if not 1 <= len(experts) <= self.group_size or slices < 1:
             raise ResidencyError(f"bank {bank} can't take {len(experts)} experts in {slices} slices")
-        if (other := self._bank_of[layer, experts].max()) >= 0:
-            raise ResidencyError(f"an expert of layer {layer} given to bank {bank} is already owned by bank {other}")
-        self._owner[bank] = (layer, experts.copy())
-        self._bank_of[layer, experts] = bank
+        owned, bank_of = experts.tolist(), self._bank_of[layer]
+        for expert in owned:
+            if (other := bank_of[expert]) >= 0:
+                raise ResidencyError(f"expert {expert} of layer {layer} given to bank {bank} is owned by bank {other}")
+        for expert in owned:
+            bank_of[expert] = bank
+        self._owner[bank] = (layer, owned)
         self._missing[bank] = slices
-        self._move(bank, SlotState.FILLING)
+        self.state[bank] = SlotState.FILLING
 
     def slice_arrived(self, bank: int) -> bool:
         """One slice is in; after the last, Filling -> Ready and all translations appear. Returns whether it's Ready."""
@@ -73,33 +79,34 @@ class ResidencyTable:
         if self._missing[bank]:
             return False
         layer, experts = self._owned(bank)
-        first = bank * self.group_size
-        self._placement[layer, experts] = np.arange(first, first + len(experts), dtype=np.int32)
-        self._move(bank, SlotState.READY)
+        for slot, expert in enumerate(experts, bank * self.group_size):
+            self._placement[layer, expert] = slot
+        self.state[bank] = SlotState.READY
         return True
 
     def use(self, bank: int) -> None:
         """Ready -> InUse: an invocation that reads the bank is submitted."""
         self._expect(bank, SlotState.READY, "use")
-        self._move(bank, SlotState.IN_USE)
+        self.state[bank] = SlotState.IN_USE
 
     def keep(self, bank: int) -> None:
         """InUse (last completion) or Ready (no routed work) -> Ready: kept for a later pass, translations stay."""
         if self.bank_state(bank) not in (SlotState.IN_USE, SlotState.READY):
             raise ResidencyError(f"bank {bank} can't be kept while {self.bank_state(bank).name}")
-        self._move(bank, SlotState.READY)
+        self.state[bank] = SlotState.READY
 
     def release(self, bank: int) -> None:
         """InUse (last completion) or Ready (no routed work) -> Available; the bank's translations vanish together."""
         if self.bank_state(bank) not in (SlotState.IN_USE, SlotState.READY):
             raise ResidencyError(f"bank {bank} can't be released while {self.bank_state(bank).name}")
         layer, experts = self._owned(bank)
-        self._placement[layer, experts] = self._bank_of[layer, experts] = -1
+        for expert in experts:
+            self._placement[layer, expert] = self._bank_of[layer][expert] = -1
         self._owner[bank] = None
         self._missing[bank] = 0
-        self._move(bank, SlotState.AVAILABLE)
+        self.state[bank] = SlotState.AVAILABLE
 
-    def _owned(self, bank: int) -> tuple[int, NDArray[np.int32]]:
+    def _owned(self, bank: int) -> tuple[int, list[int]]:
         owner = self._owner[bank]
         if owner is None:
             raise ResidencyError(f"bank {bank} has no owner")
@@ -108,6 +115,3 @@ class ResidencyTable:
     def _expect(self, bank: int, state: SlotState, action: str) -> None:
         if self.bank_state(bank) is not state:
             raise ResidencyError(f"can't {action} bank {bank}: it is {self.bank_state(bank).name}, not {state.name}")
-
-    def _move(self, bank: int, state: SlotState) -> None:
-        self.state[bank * self.group_size : (bank + 1) * self.group_size] = state

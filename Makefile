@@ -15,6 +15,7 @@ LOCK_ARGS ?=
 
 VENV := .venv
 ORACLE := .venv-oracle
+PEERS := .venv-peers
 PY := $(VENV)/bin/python
 # --no-compile: Python compiles what is imported when it is; most of what is installed never is
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input --no-compile
@@ -22,9 +23,10 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-input --n
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 ORACLE_READY := $(ORACLE)/.installed
+PEERS_READY := $(PEERS)/.installed
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
 
-.PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle protocol faults clean
+.PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle peers protocol faults clean
 .PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
 
 help: ## this list
@@ -51,20 +53,42 @@ $(DEV): requirements-dev.lock $(RUNTIME)
 
 # PyPI's torch brings about 3 GB of accelerator libraries on Linux. Where pip's own configuration offers PyTorch's CPU
 # build of the same release, that one is taken; the hash decides that it is the right file.
+define INSTALL_TORCH # into the environment $(1)
+$(1)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/torch-cpu.lock 2>/dev/null \
+  || { echo "pip finds no CPU build of torch here: installing PyPI's (on Linux about 3 GB)"; \
+       $(1)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/torch-pypi.lock; }
+endef
+
 $(ORACLE_READY): oracle/requirements.lock oracle/torch-cpu.lock oracle/torch-pypi.lock
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(ORACLE)
-	$(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/torch-cpu.lock 2>/dev/null \
-	  || { echo "pip finds no CPU build of torch here: installing PyPI's (on Linux about 3 GB)"; \
-	       $(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/torch-pypi.lock; }
+	$(call INSTALL_TORCH,$(ORACLE))
 	$(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r oracle/requirements.lock
 	$(ORACLE)/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	$(ORACLE)/bin/python -m pip check
 	@touch $@
 
+# llama.cpp for this very processor, with all of its instructions; without the programs that nothing here runs
+LLAMA_CPP_FLAGS := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF \
+  -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
+
+$(PEERS_READY): peers/requirements.lock peers/llama-cpp.lock oracle/torch-cpu.lock oracle/torch-pypi.lock
+	@$(CHECK_PYTHON)
+	@command -v c++ >/dev/null || { echo "make: llama.cpp is built from source: install a C++ compiler (Debian and Ubuntu: apt install g++)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(PEERS)
+	$(call INSTALL_TORCH,$(PEERS))
+	$(PEERS)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r peers/requirements.lock
+	PATH="$(abspath $(PEERS))/bin:$$PATH" CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" \
+	  $(PEERS)/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation --no-binary llama-cpp-python --require-hashes -r peers/llama-cpp.lock
+	echo "$(LLAMA_CPP_FLAGS); $$(c++ --version | head -n 1)" > $(PEERS)/llama-cpp-build.txt
+	$(PEERS)/bin/python -m pip check
+	@touch $@
+
 install: $(RUNTIME) ## set up the environment in .venv, nothing else
 
 oracle: $(ORACLE_READY) ## set up .venv-oracle: the reference implementation that tests compare with
+
+peers: $(PEERS_READY) ## set up .venv-peers: what `estream bench` compares with (builds llama.cpp, ten minutes on two cores)
 
 # ---- use
 
@@ -143,6 +167,7 @@ format: $(DEV) ## ruff: mend what can be mended, and format
 
 lock: $(DEV) ## make the locks from pyproject.toml (LOCK_ARGS=--upgrade takes newer releases)
 	$(PY) tools/lock.py $(LOCK_ARGS)
+	$(PY) -m peers.lock $(LOCK_ARGS)
 
 counts: ## record how many tests each lane passes, in tests/counts.toml
 	$(MAKE) lane-unit lane-boundscheck lane-full lane-ui lane-oracle PYTEST_ARGS=--write-count

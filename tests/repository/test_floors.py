@@ -11,7 +11,7 @@ FLOORS = {
     10: ["estream_lab.__main__"],
     9: ["estream_lab.cli", "estream_lab.course"],
     8: ["estream_lab.viz"],
-    7: ["estream_lab.tuning", "estream_lab.evaluate", "estream_lab.doctor"],
+    7: ["estream_lab.tuning", "estream_lab.evaluate", "estream_lab.doctor", "estream_lab.bench"],
     6: ["estream_lab.engine"],
     5: ["device_bridge"],
     4: ["estream_lab.streaming", "estream_lab.simulate"],

@@ -2,9 +2,9 @@
 
 import argparse
 
-from estream_lab.cli.bench import scale, schedules
+from estream_lab.cli.bench import kernels, scale, schedules
 
-ACTIONS = (scale, schedules)
+ACTIONS = (kernels, scale, schedules)
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> tuple[argparse.ArgumentParser, ...]:

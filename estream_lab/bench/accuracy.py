@@ -1,0 +1,44 @@
+"""The error of every row against float64 on its own weights, for three kinds of activations."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from estream_lab.bench.inputs import KINDS, Inputs
+from estream_lab.bench.reference import reference, relative_error
+from estream_lab.bench.rows import Job, Prepared, Row
+from estream_lab.errors import EStreamError
+
+WRONG = 0.2
+"""A relative error that no rounding explains: such a row computes something else, and its time means nothing."""
+
+
+def errors(rows: Sequence[tuple[Row, Prepared]], job: Job, seed: int, folder: Path) -> list[dict[str, float]]:
+    """Relative L2 errors by kind of activations, of each row; its calls also warm the rows up.
+
+    Raises:
+        EStreamError: a row's output is not this layer's.
+    """
+    weights, found = job.weights, [dict[str, float]() for _ in rows]
+    inputs = [
+        Inputs.draw(weights.shape, job.tokens, kind, seed + i, folder / f"kind{i}.inputs")
+        for i, kind in enumerate(KINDS)
+    ]
+    shared = [reference(drawn, weights.dequantised, weights.distinct) for drawn in inputs]
+    own = {}  # by implementation and quantisation: rows that differ in their layout only share their weights
+    for (row, prepared), errors_of_row in zip(rows, found, strict=True):
+        exact = shared
+        if prepared.own_weights:
+            key = row.implementation, row.quant
+            if key not in own:
+                read = row.weights()
+                own[key] = [reference(drawn, read, weights.distinct) for drawn in inputs]
+            exact = own[key]
+        for kind, drawn, y in zip(KINDS, inputs, exact, strict=True):
+            errors_of_row[kind] = relative_error(row.output(drawn), y)
+        if not max(errors_of_row.values()) <= WRONG:
+            worst = max(errors_of_row.values())
+            raise EStreamError(
+                f"{row.implementation} {row.name} is off by {worst:.2g} of the layer's output: it computes something "
+                "else, so leave it out with --peer, and please report it"
+            )
+    return found

@@ -1,0 +1,62 @@
+"""A bench's rows as plain JSON types, and where each stands among the others."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from estream_lab.bench.inputs import KINDS
+from estream_lab.bench.rows import Job, Prepared, Row
+
+
+def describe(
+    row: Row,
+    prepared: Prepared,
+    job: Job,
+    seconds: Sequence[float],
+    errors: Mapping[str, float],
+    peaks: Mapping[str, float],
+) -> dict[str, Any]:
+    """One row's figures.
+
+    `fraction_of_peak` holds the layer's multiply-accumulates a second to what this machine's registers reach in the
+    row's arithmetic; None where that peak wasn't measured. `relative_error` is that of Gaussian activations.
+    """
+    middle = statistics.median(seconds)
+    rate = job.weights.shape.macs(job.tokens) / middle
+    peak = peaks.get(prepared.arithmetic)
+    return {
+        "shape": job.weights.shape.name,
+        "tokens": job.tokens,
+        "implementation": row.implementation,
+        "name": row.name,
+        "quant": row.quant,
+        "arithmetic": prepared.arithmetic,
+        "threads": job.threads,
+        "default": row.default,
+        "seconds_median": middle,
+        "seconds": list(seconds),
+        "macs_per_second": rate,
+        "fraction_of_peak": rate / peak if peak else None,
+        "relative_error": errors[KINDS[0]],
+        "relative_errors": dict(errors),
+        **prepared.notes,
+    }
+
+
+def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of one layer with their times in parts of others'; None where the other isn't there.
+
+    `times_ours` = a row's time / ours (our default row's); `times_default` = it / that of ggml's default, which is its
+    first Q4_0 row; `times_fastest` = it / that of ggml's fastest row, found anew in every run.
+    """
+    ggml = [row for row in rows if row["implementation"] == "ggml"]
+    ours = next((row for row in rows if row["implementation"] == "estream" and row["default"]), None)
+    default = next((row for row in ggml if row["default"]), None)
+    fastest = min(ggml, key=lambda row: float(row["seconds_median"]), default=None)
+    roles = (("times_ours", ours), ("times_default", default), ("times_fastest", fastest))
+    return [
+        row
+        | {"default": row is ours or row is default, "fastest": row is fastest}
+        | {key: row["seconds_median"] / other["seconds_median"] if other else None for key, other in roles}
+        for row in rows
+    ]

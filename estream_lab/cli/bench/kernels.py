@@ -1,0 +1,134 @@
+"""estream bench kernels: our kernels and peers on MoE layers, in turn, in one run."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from estream_lab.bench import PEERS, SHAPES, TOKENS, compare
+from estream_lab.cli.bench.workplace import workplace
+from estream_lab.cli.options import positive
+from estream_lab.cli.results import check_results
+from estream_lab.kernels.host import set_threads, thread_limit
+from estream_lab.trace import write_atomically
+
+
+def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Declare the action."""
+    action = actions.add_parser("kernels", help="our kernels and peers on one MoE layer, with errors against float64")
+    action.add_argument(
+        "--peer",
+        choices=PEERS,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="what to compare with; the environment of all peers is made with `make peers`",
+    )
+    action.add_argument(
+        "--shape", choices=SHAPES, nargs="+", default=["olmoe"], help="layers, by family (default olmoe)"
+    )
+    action.add_argument(
+        "--tokens",
+        type=positive,
+        nargs="+",
+        default=[1024],
+        metavar="T",
+        help=f"numbers of tokens (default 1024; the usual ones are {', '.join(map(str, TOKENS))})",
+    )
+    action.add_argument("--threads", type=positive, metavar="N", help="of every row (default: all processors)")
+    action.add_argument("--rounds", type=positive, default=5, metavar="N", help="timed calls of every row (default 5)")
+    action.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the figures as well")
+    action.set_defaults(folder=None)
+    return action
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the action."""
+    check_results({"--output": options.output}, {})
+    threads = options.threads or thread_limit()
+    set_threads(threads)  # refuses more than there are before anything is prepared
+    with workplace(None) as folder, _Bar() as bar:
+        found = compare(
+            [SHAPES[name] for name in options.shape], options.tokens, options.peer,
+            threads=threads, rounds=options.rounds, folder=folder, peaks={}, progress=bar.show,
+        )  # fmt: skip
+    if options.output is not None:
+        write_atomically(options.output, json.dumps(found, indent=1).encode() + b"\n")
+    print(json.dumps(found) if options.json else table(found))
+    return 0
+
+
+class _Bar:
+    """One progress bar for each part of the work."""
+
+    def __init__(self) -> None:
+        self._part, self._bar = "", tqdm(disable=True)
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def show(self, part: str, done: int, total: int) -> None:
+        """Show `done` of `total` of a part."""
+        if part != self._part:
+            self._bar.close()
+            pause = 0.1 if sys.stderr.isatty() else 10  # seconds: a log file isn't a terminal
+            self._part, self._bar = part, tqdm(total=total, desc=part, unit="run", mininterval=pause)
+        self._bar.update(done - self._bar.n)
+
+
+COLUMNS = (
+    ("", 23),
+    ("arithmetic", 10),
+    ("seconds", 9),
+    ("GMAC/s", 8),
+    ("of peak", 8),
+    ("x ours", 7),
+    ("x default", 9),
+    ("x fastest", 9),
+    ("error", 8),
+)
+
+
+def table(found: dict[str, Any]) -> str:
+    """The comparison for people: times are given in parts of ours, of ggml's default and of its fastest."""
+    lines = [
+        f"measured on {found['machine']}, {found['threads']} threads, load {found['load_before']:.2f} to "
+        f"{found['load_after']:.2f}, medians of {found['rounds']} rounds",
+        *(
+            f"{name}: {build.get('system_info') or build.get('features')}"
+            for name, build in found["peer_build"].items()
+        ),
+    ]
+    for shape, tokens in dict.fromkeys((row["shape"], row["tokens"]) for row in found["rows"]):
+        lines += ["", f"{shape}, {tokens} tokens", " ".join(f"{title:>{width}}" for title, width in COLUMNS)]
+        rows = [row for row in found["rows"] if (row["shape"], row["tokens"]) == (shape, tokens)]
+        lines += [_row(row) for row in rows]
+        missing = [row for row in found["unsupported"] if (row["shape"], row["tokens"]) == (shape, tokens)]
+        lines += [f"{_name(row):>{COLUMNS[0][1]}} {row['reason']}" for row in missing]
+    return "\n".join(lines)
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['implementation']} {row['name']}"
+
+
+def _row(row: dict[str, Any]) -> str:
+    fraction = row["fraction_of_peak"]
+    cells = [
+        _name(row),
+        row["arithmetic"],
+        f"{row['seconds_median']:.4f}",
+        f"{row['macs_per_second'] / 1e9:.1f}",
+        "-" if fraction is None else f"{fraction:.2f}",
+        *("-" if row[key] is None else f"{row[key]:.2f}" for key in ("times_ours", "times_default", "times_fastest")),
+        f"{row['relative_error']:.4f}",
+    ]
+    line = " ".join(f"{cell:>{width}}" for cell, (_, width) in zip(cells, COLUMNS, strict=True))
+    marks = [mark for mark in ("default", "fastest") if row[mark]]
+    return f"{line}  {', '.join(marks)}".rstrip()

@@ -1,0 +1,124 @@
+"""What every peer's program shares: requests as JSON lines on standard input, answers as JSON lines on standard output.
+
+Requests and answers (estream_lab/bench/session.py is the other side):
+
+    {"do": "offer"}                                  -> {"build": {...}, "rows": [{"name": ..., "quant": ...,
+                                                         "default": bool, "bytes_per_weight": ...}]}
+    {"do": "prepare", "row": ..., "layer": {...}}    -> {"arithmetic": ..., "own_weights": bool, ...}
+    {"do": "run", "row": ..., "inputs": file, "outputs": file or null}    -> {"seconds": ...}
+    {"do": "weights", "row": ..., "into": file}      -> {}     the row's own weights, dequantised
+    {"do": "release", "row": ...}                    -> {}
+
+An answer is {"ok": {...}}, {"unsupported": reason} or {"error": text}; standard output holds nothing else. The end of
+standard input ends the program. Arrays travel as files of plain little-endian numbers:
+
+    weights, of `distinct` experts one after the other, each gate (F, H), up (F, H), down (H, F); float32 in `weights`,
+    Q4_0 blocks of 18 bytes (fp16 scale, 16 bytes of nibbles) in `blocks`; expert e of a layer is number e % distinct
+    inputs: x (T, H) float32, expert (T, k) int32, weight (T, k) float32
+    outputs: y (T, H) float32
+"""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+class Unsupported(Exception):
+    """A row that this machine or build doesn't offer."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One MoE layer to compute, as the request describes it."""
+
+    hidden: int
+    ffn: int
+    experts: int
+    top_k: int
+    tokens: int
+    threads: int
+    distinct: int
+    weights: str
+    blocks: str
+
+    @property
+    def planes(self):
+        """(outputs, inputs) of gate, up and down."""
+        return ((self.ffn, self.hidden), (self.ffn, self.hidden), (self.hidden, self.ffn))
+
+    def projection(self, file, plane, expert, item):
+        """The elements of one distinct expert's projection in a file with `item` elements of dtype per weight.
+
+        Args:
+            file: a memory map, its elements weights (item = 1) or bytes (item = 18 / 32).
+            plane: 0 gate, 1 up, 2 down.
+        """
+        size = int(self.hidden * self.ffn * item)
+        first = (3 * expert + plane) * size
+        return file[first : first + size]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Of one call: x (T, H) float32, expert (T, k) int32, weight (T, k) float32."""
+
+    x: np.ndarray
+    expert: np.ndarray
+    weight: np.ndarray
+
+    @staticmethod
+    def read(path, layer):
+        """From the file of a request."""
+        words = np.fromfile(path, "<u4")
+        t, h, k = layer.tokens, layer.hidden, layer.top_k
+        x, expert, weight = np.split(words, (t * h, t * (h + k)))
+        return Inputs(x.view("<f4").reshape(t, h), expert.view("<i4").reshape(t, k), weight.view("<f4").reshape(t, k))
+
+
+def serve(peer):
+    """Answer requests until standard input ends.
+
+    Args:
+        peer: has `offer()`, `prepare(row, layer)`, `run(row, inputs) -> (seconds, y)`, `weights(row)` (an iterator over
+            the float32 arrays of the file, in its order) and `release(row)`. `prepare` may raise `Unsupported`.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print must not get between the answers
+    layers = {}
+    for line in sys.stdin:
+        try:
+            answer = {"ok": _answer(peer, layers, json.loads(line))}
+        except Unsupported as reason:
+            answer = {"unsupported": str(reason)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _answer(peer, layers, request):
+    row = request.get("row")
+    match request["do"]:
+        case "offer":
+            return peer.offer()
+        case "prepare":
+            layers[row] = Layer(**request["layer"])
+            return peer.prepare(row, layers[row])
+        case "run":
+            seconds, y = peer.run(row, Inputs.read(request["inputs"], layers[row]))
+            if request["outputs"]:
+                np.ascontiguousarray(y, "<f4").tofile(request["outputs"])
+            return {"seconds": seconds}
+        case "weights":
+            with Path(request["into"]).open("wb") as file:
+                for part in peer.weights(row):
+                    np.ascontiguousarray(part, "<f4").tofile(file)
+            return {}
+        case "release":
+            peer.release(row)
+            return {}
+    raise ValueError(f"unknown request {request['do']!r}")

@@ -1,0 +1,120 @@
+"""A whole comparison, with a peer in NumPy behind the real protocol."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from estream_lab.bench import comparison, peers, rounds, session
+from estream_lab.bench.comparison import compare
+from estream_lab.bench.session import PeerFailed
+from estream_lab.bench.shapes import LayerShape
+from estream_lab.errors import EStreamError
+
+SHAPE = LayerShape("tiny", 64, 32, 4, 2, 3.0)
+PEER = Path(__file__).parent / "numpy_peer.py"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    order(monkeypatch, "")
+
+
+def order(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Let every peer be the one in NumPy, with this fault."""
+    monkeypatch.setattr(peers, "command", lambda name: [sys.executable, str(PEER), *([fault] if fault else [])])
+
+
+def run(folder: Path, tokens: tuple[int, ...] = (9,), **settings: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"threads": 1, "rounds": 2, "peaks": {}, "progress": lambda *_: None} | settings
+    return compare([SHAPE], tokens, ["ggml"], folder=folder, **given)
+
+
+def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -> None:
+    parts: list[tuple[str, int, int]] = []
+    found = run(tmp_path, (9, 3), peaks={"fp32": 1e9}, progress=lambda *part: parts.append(part))
+    assert json.loads(json.dumps(found)) == found
+    assert found["threads"] == 1 and found["rounds"] == 2 and found["peak"] == {"fp32": 1e9}
+    assert found["peer_build"]["ggml"]["features"] == "none" and found["machine"] and found["versions"]["numba"]
+    names = [(row["tokens"], row["implementation"], row["name"]) for row in found["rows"]]
+    per_layer = [("estream", "host fp32"), ("ggml", "plain"), ("ggml", "halved")]
+    assert names == [(tokens, *name) for tokens in (9, 3) for name in per_layer]
+    for row in found["rows"]:
+        assert row["shape"] == "tiny" and row["arithmetic"] == "fp32" and len(row["seconds"]) == 2
+        assert row["relative_errors"].keys() == {"gaussian", "lognormal channels", "outlier channels"}
+        assert row["relative_error"] == row["relative_errors"]["gaussian"] < 1e-5
+        assert row["macs_per_second"] == pytest.approx(SHAPE.macs(row["tokens"]) / row["seconds_median"])
+        assert row["fraction_of_peak"] == pytest.approx(row["macs_per_second"] / 1e9)
+        assert row["times_fastest"] is not None and row.get("note") == (1 if row["implementation"] == "ggml" else None)
+    assert [row["quant"] for row in found["rows"][:3]] == ["q4_0", "q4_0", "q4_0 halved"]
+    refused = {"implementation": "ggml", "name": "never", "reason": "nobody has this"}
+    assert found["unsupported"] == [{"shape": "tiny", "tokens": tokens, **refused} for tokens in (9, 3)]
+    assert parts[-1] == ("tiny, 3 tokens: rounds", 6, 6)
+    assert list(tmp_path.glob("tiny.*")) == [] and list(tmp_path.glob("ggml.*")) == []
+
+
+def test_the_time_is_what_the_peer_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order(monkeypatch, "slow")
+    theirs = [row for row in run(tmp_path)["rows"] if row["implementation"] == "ggml"]
+    assert all(1 < row["seconds_median"] < 2 and min(row["seconds"]) > 1 for row in theirs)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("wrong", "ggml plain is off by .* it computes something else"),
+        ("dies", "the peer ggml died .status 3., its last words: out of luck"),
+        ("error", "the peer ggml failed to run: RuntimeError: no luck"),
+    ],
+)
+def test_a_peer_at_fault_ends_the_run_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, told: str
+) -> None:
+    order(monkeypatch, fault)
+    with pytest.raises(EStreamError, match=told):
+        run(tmp_path)
+
+
+def test_a_peer_that_hangs_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order(monkeypatch, "mute")
+    patient = session.Session.ask
+
+    def ask(self: session.Session, do: str, **request: Any) -> dict[str, Any]:
+        self.deadline = 0.3 if do == "run" else 60
+        return patient(self, do, **request)
+
+    monkeypatch.setattr(session.Session, "ask", ask)
+    with pytest.raises(PeerFailed, match=r"did not run within 0\.3 s"):
+        run(tmp_path)
+
+
+def test_what_does_not_fit_into_memory_is_said_before_anything_is_placed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparison, "available_memory_bytes", lambda: 4 * 3 * SHAPE.weights)  # of the three peer rows
+    with pytest.raises(EStreamError, match="4 rows of tiny with 9 tokens need .* fewer peers"):
+        run(tmp_path)
+
+
+def test_a_peer_whose_offer_lacks_something_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = 'import sys\nfor line in sys.stdin: print(\'{"ok": {"build": {}, "rows": [{"name": "a"}]}}\', flush=True)'
+    monkeypatch.setattr(peers, "command", lambda name: [sys.executable, "-c", answer])
+    with pytest.raises(PeerFailed, match="the peer ggml offers no rows .'quant'.: run `make peers`"):
+        peers.peers(["ggml"]).__enter__()
+
+
+def test_a_missing_environment_is_told_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(peers, "ENVIRONMENT", tmp_path / ".venv-peers")
+    with pytest.raises(EStreamError, match="needs the environment .*venv-peers: make it with `make peers`"):
+        peers.command("torch")
+    monkeypatch.setattr(peers, "CHECKOUT", tmp_path)
+    with pytest.raises(EStreamError, match="part of the checkout"):
+        peers.command("torch")
+
+
+def test_every_peer_has_its_program() -> None:
+    assert [name for name, program in peers.PEERS.items() if not (peers.CHECKOUT / "peers" / program).exists()] == []

@@ -1,0 +1,56 @@
+"""The locks of the peers' environment agree with peers/requirements.in and with the other locks."""
+
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent.parent
+LOCKS = ("peers/requirements.lock", "peers/llama-cpp.lock")
+
+
+def pins(name: str) -> list[tuple[Requirement, int]]:
+    """Each pin of a lock with its number of hashes."""
+    found: list[tuple[Requirement, int]] = []
+    for line in (ROOT / name).read_text().splitlines():
+        if line.startswith("    --hash=sha256:"):
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((Requirement(line.removesuffix("\\")), 0))
+    return found
+
+
+def versions(name: str) -> dict[str, str]:
+    """What a lock installs here."""
+    return {
+        pin.name: str(pin.specifier).removeprefix("==")
+        for pin, _ in pins(name)
+        if pin.marker is None or pin.marker.evaluate()
+    }
+
+
+def asked() -> dict[str, Requirement]:
+    lines = [line.split("#")[0].strip() for line in (ROOT / "peers/requirements.in").read_text().splitlines()]
+    return {requirement.name: requirement for requirement in map(Requirement, filter(None, lines))}
+
+
+def test_the_locks_hold_what_is_asked_for() -> None:
+    locked = versions(LOCKS[0]) | versions(LOCKS[1]) | versions("oracle/torch-pypi.lock")
+    assert {n: r for n, r in asked().items() if locked[n] not in r.specifier} == {}, "run `make lock`"
+
+
+def test_what_is_built_from_source_has_a_lock_of_its_own() -> None:
+    assert list(versions("peers/llama-cpp.lock")) == ["llama-cpp-python"]
+    assert not versions("peers/requirements.lock").keys() & {"llama-cpp-python", "torch", "triton"}
+
+
+def test_the_peers_agree_with_the_development_lock() -> None:
+    development = versions("requirements-dev.lock")
+    assert {n: v for n, v in versions("peers/requirements.lock").items() if development.get(n, v) != v} == {}
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_has_hashes_and_no_addresses(lock: str) -> None:
+    assert all(hashes > 0 for _, hashes in pins(lock))
+    lines = (ROOT / lock).read_text().splitlines()
+    assert not [line for line in lines if "://" in line or line.startswith(("#", "-"))]

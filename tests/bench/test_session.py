@@ -1,0 +1,92 @@
+"""A peer's process: what it may do wrong is said in one sentence, and it never outlives the session."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from estream_lab.bench.session import PeerFailed, Session, Unsupported
+
+REPLY = "import sys\nfor line in sys.stdin: print({!r}, flush=True)"
+
+
+def session(program: str, deadline: float = 60.0) -> Session:
+    return Session("fake", [sys.executable, "-c", program], deadline=deadline)
+
+
+@pytest.fixture(name="echo")
+def _echo() -> Iterator[Session]:
+    program = "import json, sys\nfor line in sys.stdin: print(json.dumps({'ok': json.loads(line)}), flush=True)"
+    with session(program) as peer:
+        yield peer
+
+
+def test_requests_are_answered_one_by_one(echo: Session) -> None:
+    assert echo.ask("run", row="a") == {"do": "run", "row": "a"}
+    assert echo.ask("weights", into="ü\n") == {"do": "weights", "into": "ü\n"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("what?", "answered 'what\\?', which is no answer: run `make peers`"),
+        ("[1]", "which is no answer"),
+        ('{"maybe": 1}', "which is no answer"),
+        ('{"ok": 1}', "which is no answer"),
+        ('{"error": "ValueError: odd"}', "failed to run: ValueError: odd; leave it out with --peer"),
+    ],
+)
+def test_an_answer_that_is_none_is_told(answer: str, told: str) -> None:
+    with session(REPLY.format(answer)) as peer, pytest.raises(PeerFailed, match=f"the peer fake .*{told}"):
+        peer.ask("run")
+
+
+def test_a_line_without_end_is_not_waited_for() -> None:
+    with session("while True: print('x' * 65536, end='')") as peer, pytest.raises(PeerFailed, match="no answer"):
+        peer.ask("run")
+
+
+def test_an_unsupported_row_is_no_failure() -> None:
+    with session(REPLY.format('{"unsupported": "no such thing here"}')) as peer:
+        with pytest.raises(Unsupported, match="no such thing here"):
+            peer.ask("prepare")
+        with pytest.raises(Unsupported):  # and the session goes on
+            peer.ask("prepare")
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import sys; input(); sys.stderr.write('one\\nout of luck\\n'); sys.exit(3)", "status 3.*words: out of luck"),
+        ("import os; input(); print('{\"ok\"', end='', flush=True); os.kill(os.getpid(), 9)", "signal 9"),
+        ("", "status 0"),
+    ],
+)
+def test_a_peer_that_dies_is_told_with_its_last_words(program: str, told: str) -> None:
+    with session(program) as peer, pytest.raises(PeerFailed, match=f"the peer fake died .{told}"):
+        for _ in range(100):  # the first request may be written before the end is seen
+            peer.ask("run")
+
+
+def test_a_peer_that_hangs_meets_the_deadline_and_is_killed() -> None:
+    with session("import time; input(); print('{', end='', flush=True); time.sleep(600)", deadline=0.5) as peer:
+        start = time.monotonic()
+        with pytest.raises(PeerFailed, match=r"did not run within 0\.5 s"):
+            peer.ask("run")
+        assert time.monotonic() - start >= 0.5
+        process = peer._process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_a_program_that_is_not_there_is_told() -> None:
+    with pytest.raises(PeerFailed, match="can't be started .*make peers"):
+        Session("fake", ["/nowhere/python"])
+
+
+def test_the_environment_is_added_to() -> None:
+    program = "import json, os\ninput()\nprint(json.dumps({'ok': {k: os.environ.get(k) for k in ('PATH', 'ADDED')}}))"
+    with Session("fake", [sys.executable, "-c", program], environment={"ADDED": "yes"}) as peer:
+        assert peer.ask("offer") == {"PATH": os.environ["PATH"], "ADDED": "yes"}

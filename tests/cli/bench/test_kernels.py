@@ -1,0 +1,91 @@
+"""estream bench kernels: the comparison as a table and as JSON, and what it needs said in a sentence."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from estream_lab.bench import peers, rounds
+from estream_lab.bench.shapes import LayerShape
+from estream_lab.cli import main
+from estream_lab.cli.bench import kernels
+
+PEER = Path(__file__).parent.parent.parent / "bench" / "numpy_peer.py"
+COMMAND = ["bench", "kernels", "--shape", "olmoe", "--tokens", "5", "--threads", "1", "--rounds", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    monkeypatch.setitem(kernels.SHAPES, "olmoe", LayerShape("olmoe", 32, 64, 4, 2, 3.0))
+    monkeypatch.setattr(peers, "command", lambda name: [sys.executable, str(PEER)])
+
+
+def test_json_is_printed_and_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, "--peer", "ggml", "--json", "-o", "out.json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads(Path("out.json").read_text())
+    assert {"machine", "peak", "peer_build", "rows"} <= found.keys()
+    asked = {"shape", "tokens", "implementation", "quant", "threads", "seconds_median", "times_ours",
+             "fraction_of_peak", "relative_error"}  # fmt: skip
+    assert all(asked <= row.keys() for row in found["rows"])
+    assert {(row["shape"], row["tokens"], row["threads"]) for row in found["rows"]} == {("olmoe", 5, 1)}
+    assert os.listdir() == ["out.json"]
+
+
+def test_the_table_names_every_row_and_who_did_not_take_part(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, "--peer", "ggml", "torch", "--tokens", "3", "5"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("measured on ") and "1 threads" in out and "medians of 1 rounds" in out
+    assert "ggml: none" in out and "torch: none" in out
+    for layer in ("olmoe, 3 tokens", "olmoe, 5 tokens"):
+        part = out.split(layer)[1].split("\n\n")[0]
+        assert part.count("estream host fp32") == part.count("ggml plain") == part.count("torch halved") == 1
+        assert part.count("nobody has this") == 2
+        marks = {tuple(line.split()[:2]): line.partition("0.0000")[2].strip() for line in part.splitlines()}
+        assert marks["estream", "host"] == "default" and marks["ggml", "plain"].startswith("default")
+        assert (marks["ggml", "plain"] + marks["ggml", "halved"]).count("fastest") == 1
+        assert marks["torch", "plain"] == marks["torch", "halved"] == ""
+
+
+def test_without_peers_ours_are_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["implementation"] for row in found["rows"]] == ["estream"] and found["peer_build"] == {}
+    assert found["rows"][0]["times_fastest"] is None and found["peak"] is None
+
+
+def test_a_missing_environment_is_one_sentence_and_a_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(peers, "ENVIRONMENT", tmp_path / ".venv-peers")
+    assert main([*COMMAND, "--peer", "ggml"]) == 1
+    error = capsys.readouterr().err
+    assert "make it with `make peers`" in error and error.count("\n") == 1
+    assert os.listdir() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--threads", "4000"], "4000 threads were asked for"),
+        (["-o", "nowhere/out.json"], "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_measured(
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kernels, "compare", lambda *_, **__: pytest.fail("measured"))
+    assert main([*COMMAND, *arguments]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*COMMAND, "--peer", "nobody"])
+    assert "invalid choice: 'nobody'" in capsys.readouterr().err

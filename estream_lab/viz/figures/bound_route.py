@@ -19,6 +19,9 @@ from estream_lab.viz.figures.theme import CLEAR, GREY, dressing, key, provenance
 PSI, RECORDS = 0, 1
 """The traces whose points stand for routes: a click on one chooses the route."""
 
+MOST_LABELS = 4
+"""Numbers at an axis of slots: each costs a millisecond with every move of a slider."""
+
 
 @dataclass(frozen=True)
 class BoundRoutes:
@@ -102,6 +105,7 @@ def bound_route_drawing(bound: BoundRoutes, route: int, provenance: Provenance) 
 
 def _layout(bound: BoundRoutes, access: Access | None, provenance: Provenance) -> dict[str, Any]:
     routes, last = len(bound.routes), bound.slots - 1
+    numbers = range(0, bound.slots, -(-bound.slots // MOST_LABELS))
     named = {"border of a slot": GREY, "chosen route, row written; border of an invocation (C)": WRITE}
     plain = {"automargin": False, "showgrid": False}
     layout = {
@@ -113,8 +117,8 @@ def _layout(bound: BoundRoutes, access: Access | None, provenance: Provenance) -
             "title": {"text": "route i (click one): its height is ψ, its expert's slot"},
         },
         "yaxis": {
-            "domain": [0.7, 1], "range": [last + 0.6, -1.6], "tickvals": list(range(-1, bound.slots)),
-            "ticktext": ["none", *map(str, range(bound.slots))], "title": {"text": "slot ψ"},
+            "domain": [0.7, 1], "range": [last + 0.6, -1.6], "tickvals": [-1, *numbers],
+            "ticktext": ["none", *map(str, numbers)], "title": {"text": "slot ψ"},
         },
         "xaxis2": {
             "anchor": "y2", "range": span(len(bound.binding)), "nticks": 5,

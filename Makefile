@@ -68,20 +68,23 @@ $(ORACLE_READY): oracle/requirements.lock oracle/torch-cpu.lock oracle/torch-pyp
 	$(ORACLE)/bin/python -m pip check
 	@touch $@
 
-# llama.cpp for this very processor, with all of its instructions; without the programs that nothing here runs
+# llama.cpp for this very processor, with all of its instructions (and never from pip's cache, which may be another's);
+# without the programs that nothing here runs
 LLAMA_CPP_FLAGS := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF \
   -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
 
-$(PEERS_READY): peers/requirements.lock peers/llama-cpp.lock oracle/torch-cpu.lock oracle/torch-pypi.lock
+$(PEERS_READY): peers/requirements.lock peers/llama-cpp.lock peers/kt-kernel.lock oracle/torch-cpu.lock oracle/torch-pypi.lock
 	@$(CHECK_PYTHON)
 	@command -v c++ >/dev/null || { echo "make: llama.cpp is built from source: install a C++ compiler (Debian and Ubuntu: apt install g++)" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(PEERS)
 	$(call INSTALL_TORCH,$(PEERS))
 	$(PEERS)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r peers/requirements.lock
 	PATH="$(abspath $(PEERS))/bin:$$PATH" CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" \
-	  $(PEERS)/bin/python $(PIP_INSTALL) --no-deps --no-build-isolation --no-binary llama-cpp-python --require-hashes -r peers/llama-cpp.lock
+	  $(PEERS)/bin/python $(PIP_INSTALL) --no-cache-dir --no-deps --no-build-isolation --no-binary llama-cpp-python --require-hashes -r peers/llama-cpp.lock
 	echo "$(LLAMA_CPP_FLAGS); $$(c++ --version | head -n 1)" > $(PEERS)/llama-cpp-build.txt
 	$(PEERS)/bin/python -m pip check
+	$(PEERS)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r peers/kt-kernel.lock 2>/dev/null \
+	  || echo "pip finds no kt-kernel for this platform: the peer ktransformers is left out"
 	@touch $@
 
 install: $(RUNTIME) ## set up the environment in .venv, nothing else

@@ -8,20 +8,12 @@ import time
 
 import numpy as np
 import torch
+from q4_0 import dequantise
 from serve import serve
 from torch.nn.functional import linear, silu
 
 ROWS = {"bf16": torch.bfloat16, "fp32": torch.float32}
 TRIAL_ROWS = 64
-
-
-def dequantise(blocks):
-    """Weights of Q4_0 blocks (bytes), float32 of 32 to a block: (q - 8) * d."""
-    pairs = np.asarray(blocks).reshape(-1, 18)
-    d = np.ascontiguousarray(pairs[:, :2]).view("<f2").astype(np.float32)  # (blocks, 1)
-    nibbles = pairs[:, 2:]
-    q = np.concatenate([nibbles & 15, nibbles >> 4], axis=1).astype(np.int8) - np.int8(8)  # element j and j + 16
-    return (q * d).reshape(-1)
 
 
 def multiply_as_stored(x, w):

@@ -1,7 +1,8 @@
 """Measurements against peers: rows of one interleaved run, ours in this process, theirs in processes of their own."""
 
 from estream_lab.bench.comparison import compare
+from estream_lab.bench.inputs import KINDS
 from estream_lab.bench.peers import PEERS
 from estream_lab.bench.shapes import SHAPES, TOKENS, LayerShape
 
-__all__ = ["PEERS", "SHAPES", "TOKENS", "LayerShape", "compare"]
+__all__ = ["KINDS", "PEERS", "SHAPES", "TOKENS", "LayerShape", "compare"]

@@ -1,9 +1,8 @@
-"""The error of every row against float64 on its own weights, for three kinds of activations."""
+"""The error of every row against float64 on its own weights, for several kinds of activations."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-from estream_lab.bench.inputs import KINDS, Inputs
+from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.reference import reference, relative_error
 from estream_lab.bench.rows import Job, Prepared, Row
 from estream_lab.errors import EStreamError
@@ -12,16 +11,20 @@ WRONG = 0.2
 """A relative error that no rounding explains: such a row computes something else, and its time means nothing."""
 
 
-def errors(rows: Sequence[tuple[Row, Prepared]], job: Job, seed: int, folder: Path) -> list[dict[str, float]]:
+def errors(
+    rows: Sequence[tuple[Row, Prepared]], job: Job, kinds: Sequence[str], seed: int, done: Callable[[], None]
+) -> list[dict[str, float]]:
     """Relative L2 errors by kind of activations, of each row; its calls also warm the rows up.
+
+    `done` is called after every row.
 
     Raises:
         EStreamError: a row's output is not this layer's.
     """
     weights, found = job.weights, [dict[str, float]() for _ in rows]
     inputs = [
-        Inputs.draw(weights.shape, job.tokens, kind, seed + i, folder / f"kind{i}.inputs")
-        for i, kind in enumerate(KINDS)
+        Inputs.draw(weights.shape, job.tokens, kind, seed + i, job.folder / f"kind{i}.inputs")
+        for i, kind in enumerate(kinds)
     ]
     shared = [reference(drawn, weights.dequantised, weights.distinct) for drawn in inputs]
     own = {}  # by implementation and quantisation: rows that differ in their layout only share their weights
@@ -33,7 +36,7 @@ def errors(rows: Sequence[tuple[Row, Prepared]], job: Job, seed: int, folder: Pa
                 read = row.weights()
                 own[key] = [reference(drawn, read, weights.distinct) for drawn in inputs]
             exact = own[key]
-        for kind, drawn, y in zip(KINDS, inputs, exact, strict=True):
+        for kind, drawn, y in zip(kinds, inputs, exact, strict=True):
             errors_of_row[kind] = relative_error(row.output(drawn), y)
         if not max(errors_of_row.values()) <= WRONG:
             worst = max(errors_of_row.values())
@@ -41,4 +44,5 @@ def errors(rows: Sequence[tuple[Row, Prepared]], job: Job, seed: int, folder: Pa
                 f"{row.implementation} {row.name} is off by {worst:.2g} of the layer's output: it computes something "
                 "else, so leave it out with --peer, and please report it"
             )
+        done()
     return found

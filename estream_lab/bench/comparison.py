@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def compare(
     *,
     threads: int,
     rounds: int,
+    kinds: Sequence[str],
     folder: Path,
     peaks: Mapping[str, float],
     progress: Progress,
@@ -47,6 +49,7 @@ def compare(
         names: of peers, see `peers.PEERS`.
         threads: of every row.
         rounds: runs of every row.
+        kinds: of activations that errors are taken for, see `inputs.KINDS`; times are taken on Gaussian ones.
         folder: where files lie that peers read; they are removed again.
         peaks: by arithmetic, multiply-accumulates a second that this machine's registers reach with these threads.
         progress: is told of every run.
@@ -63,11 +66,11 @@ def compare(
     with peers(names) as (theirs, builds):
         for shape in shapes:
             weights = Weights.write(shape, folder, _SEED)
-            for count in tokens:
-                job = Job(weights, count, threads, folder)
-                timed, refused = _layer([*our_rows(), *theirs], job, rounds, peaks, progress)
+            for size in tokens:
+                job = Job(weights, size, threads, folder)
+                timed, refused = _layer([*our_rows(), *theirs], job, rounds, kinds, peaks, progress)
                 rows += timed
-                unsupported += [{"shape": shape.name, "tokens": count, **row} for row in refused]
+                unsupported += [{"shape": shape.name, "tokens": size, **row} for row in refused]
             weights.plain.unlink()
             weights.blocks.unlink()
     return {
@@ -86,7 +89,12 @@ def compare(
 
 
 def _layer(
-    rows: Sequence[Row], job: Job, rounds: int, peaks: Mapping[str, float], progress: Progress
+    rows: Sequence[Row],
+    job: Job,
+    rounds: int,
+    kinds: Sequence[str],
+    peaks: Mapping[str, float],
+    progress: Progress,
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """One shape at one number of tokens: the rows' results, and who didn't take part for which reason."""
     shape, folder = job.weights.shape, job.folder
@@ -100,14 +108,12 @@ def _layer(
             ready.append((row, row.prepare(job)))
         except Unsupported as reason:
             refused.append({"implementation": row.implementation, "name": row.name, "reason": str(reason)})
-    progress(f"{what}: errors", 0, 1)
-    found = errors(ready, job, _SEED, folder)
-    total, runs = rounds * len(ready), iter(range(1, rounds * len(ready) + 1))
+    found = errors(ready, job, kinds, _SEED, _counted(progress, f"{what}: errors", len(ready)))
     seconds = interleave(
         [row for row, _ in ready],
         rounds,
         lambda turn: Inputs.draw(shape, job.tokens, "gaussian", _SEED + 100 + turn, folder / "round.inputs"),
-        lambda: progress(f"{what}: rounds", next(runs), total),
+        _counted(progress, f"{what}: rounds", rounds * len(ready)),
     )
     for row, _ in ready:
         row.release()
@@ -116,6 +122,12 @@ def _layer(
         for (row, prepared), times, errors_of_row in zip(ready, seconds, found, strict=True)
     ]
     return standing(described), refused
+
+
+def _counted(progress: Progress, what: str, total: int) -> Callable[[], None]:
+    """Tells of one more each time it is called."""
+    number = count(1)
+    return lambda: progress(what, next(number), total)
 
 
 def _check_memory(rows: Sequence[Row], job: Job) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.routing import synthetic_routes
 
-KINDS = ("gaussian", "lognormal channels", "outlier channels")
+KINDS = ("gaussian", "lognormal", "outliers")
 """Distributions of activations: channels alike; of lognormal sizes (sigma 0.5); one in 512 thirty times as large."""
 
 
@@ -43,8 +43,8 @@ def _channels(hidden: int, kind: str, rng: np.random.Generator) -> NDArray[np.fl
     """(H,): the size of each channel."""
     if kind == "gaussian":
         return np.ones(hidden, np.float32)
-    if kind == "lognormal channels":
+    if kind == "lognormal":
         return np.exp(0.5 * rng.standard_normal(hidden)).astype(np.float32)
-    if kind == "outlier channels":
+    if kind == "outliers":
         return np.where(np.arange(hidden) % 512 == 7, np.float32(30), np.float32(1))
     raise ValueError(f"unknown kind of activations {kind!r}: one of {', '.join(KINDS)}")

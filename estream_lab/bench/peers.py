@@ -13,7 +13,7 @@ from estream_lab.errors import EStreamError
 CHECKOUT = Path(estream_lab.__file__).resolve().parent.parent
 ENVIRONMENT = CHECKOUT / ".venv-peers"
 
-PEERS = {"ggml": "ggml_peer.py", "torch": "torch_peer.py"}
+PEERS = {"ggml": "ggml_peer.py", "torch": "torch_peer.py", "ktransformers": "ktransformers_peer.py"}
 """Programs by the peer's name."""
 
 # Memory that is freed stays with the process: a call that allocates its temporaries anew then doesn't pay for pages.

@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from estream_lab.bench.inputs import KINDS
 from estream_lab.bench.rows import Job, Prepared, Row
 
 
@@ -19,7 +18,7 @@ def describe(
     """One row's figures.
 
     `fraction_of_peak` holds the layer's multiply-accumulates a second to what this machine's registers reach in the
-    row's arithmetic; None where that peak wasn't measured. `relative_error` is that of Gaussian activations.
+    row's arithmetic; None where that peak wasn't measured. `relative_error` is that of the first kind of activations.
     """
     middle = statistics.median(seconds)
     rate = job.weights.shape.macs(job.tokens) / middle
@@ -37,7 +36,7 @@ def describe(
         "seconds": list(seconds),
         "macs_per_second": rate,
         "fraction_of_peak": rate / peak if peak else None,
-        "relative_error": errors[KINDS[0]],
+        "relative_error": next(iter(errors.values())),
         "relative_errors": dict(errors),
         **prepared.notes,
     }

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.rows import Row
 
-SETTLE_SECONDS = 0.02
-"""Between two rows: OpenMP's threads spin for some milliseconds after their work, before they sleep."""
+SETTLE_SECONDS = 0.1
+"""Between two rows: a peer's threads spin for up to 50 ms after their work, before they sleep."""
 
 
 def rotated(count: int, turn: int) -> list[int]:

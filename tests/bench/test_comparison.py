@@ -9,6 +9,7 @@ import pytest
 
 from estream_lab.bench import comparison, peers, rounds, session
 from estream_lab.bench.comparison import compare
+from estream_lab.bench.inputs import KINDS
 from estream_lab.bench.session import PeerFailed
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.errors import EStreamError
@@ -29,7 +30,13 @@ def order(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
 
 
 def run(folder: Path, tokens: tuple[int, ...] = (9,), **settings: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {"threads": 1, "rounds": 2, "peaks": {}, "progress": lambda *_: None} | settings
+    given: dict[str, Any] = {
+        "threads": 1,
+        "rounds": 2,
+        "kinds": KINDS,
+        "peaks": {},
+        "progress": lambda *_: None,
+    } | settings
     return compare([SHAPE], tokens, ["ggml"], folder=folder, **given)
 
 
@@ -44,7 +51,7 @@ def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -
     assert names == [(tokens, *name) for tokens in (9, 3) for name in per_layer]
     for row in found["rows"]:
         assert row["shape"] == "tiny" and row["arithmetic"] == "fp32" and len(row["seconds"]) == 2
-        assert row["relative_errors"].keys() == {"gaussian", "lognormal channels", "outlier channels"}
+        assert row["relative_errors"].keys() == {"gaussian", "lognormal", "outliers"}
         assert row["relative_error"] == row["relative_errors"]["gaussian"] < 1e-5
         assert row["macs_per_second"] == pytest.approx(SHAPE.macs(row["tokens"]) / row["seconds_median"])
         assert row["fraction_of_peak"] == pytest.approx(row["macs_per_second"] / 1e9)
@@ -52,8 +59,13 @@ def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -
     assert [row["quant"] for row in found["rows"][:3]] == ["q4_0", "q4_0", "q4_0 halved"]
     refused = {"implementation": "ggml", "name": "never", "reason": "nobody has this"}
     assert found["unsupported"] == [{"shape": "tiny", "tokens": tokens, **refused} for tokens in (9, 3)]
-    assert parts[-1] == ("tiny, 3 tokens: rounds", 6, 6)
+    assert parts[-1] == ("tiny, 3 tokens: rounds", 6, 6) and ("tiny, 3 tokens: errors", 3, 3) in parts
     assert list(tmp_path.glob("tiny.*")) == [] and list(tmp_path.glob("ggml.*")) == []
+
+
+def test_errors_are_taken_for_the_kinds_that_are_asked_for(tmp_path: Path) -> None:
+    rows = run(tmp_path, kinds=["outliers"])["rows"]
+    assert [list(row["relative_errors"]) for row in rows] == [["outliers"]] * 3
 
 
 def test_the_time_is_what_the_peer_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent.parent
-LOCKS = ("peers/requirements.lock", "peers/llama-cpp.lock")
+LOCKS = ("peers/requirements.lock", "peers/llama-cpp.lock", "peers/kt-kernel.lock")
 
 
 def pins(name: str) -> list[tuple[Requirement, int]]:
@@ -30,17 +30,19 @@ def versions(name: str) -> dict[str, str]:
 
 
 def asked() -> dict[str, Requirement]:
-    lines = [line.split("#")[0].strip() for line in (ROOT / "peers/requirements.in").read_text().splitlines()]
+    texts = [(ROOT / "peers" / name).read_text() for name in ("requirements.in", "kt-kernel.in")]
+    lines = [line.split("#")[0].strip() for line in "".join(texts).splitlines()]
     return {requirement.name: requirement for requirement in map(Requirement, filter(None, lines))}
 
 
 def test_the_locks_hold_what_is_asked_for() -> None:
-    locked = versions(LOCKS[0]) | versions(LOCKS[1]) | versions("oracle/torch-pypi.lock")
+    locked = {n: v for lock in (*LOCKS, "oracle/torch-pypi.lock") for n, v in versions(lock).items()}
     assert {n: r for n, r in asked().items() if locked[n] not in r.specifier} == {}, "run `make lock`"
 
 
-def test_what_is_built_from_source_has_a_lock_of_its_own() -> None:
+def test_what_is_built_or_may_be_missing_has_a_lock_of_its_own() -> None:
     assert list(versions("peers/llama-cpp.lock")) == ["llama-cpp-python"]
+    assert list(versions("peers/kt-kernel.lock")) == ["kt-kernel"]
     assert not versions("peers/requirements.lock").keys() & {"llama-cpp-python", "torch", "triton"}
 
 

@@ -52,7 +52,7 @@ def test_a_file_of_inputs_holds_activations_experts_and_weights(tmp_path: Path, 
     assert drawn.path.read_bytes() == b"".join(a.tobytes() for a in (drawn.x, drawn.expert, drawn.weight))
     channels = np.sqrt((drawn.x.astype(np.float64) ** 2).mean(axis=0))
     largest, middle = channels.max(), np.median(channels)
-    spread = {"gaussian": (1, 2), "lognormal channels": (3, 12), "outlier channels": (20, 40)}[kind]
+    spread = {"gaussian": (1, 2), "lognormal": (3, 12), "outliers": (20, 40)}[kind]
     assert spread[0] < largest / middle < spread[1]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from estream_lab.bench import PEERS, SHAPES, TOKENS, compare
+from estream_lab.bench import KINDS, PEERS, SHAPES, TOKENS, compare
 from estream_lab.cli.bench.workplace import workplace
 from estream_lab.cli.options import positive
 from estream_lab.cli.results import check_results
@@ -40,6 +40,14 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
     )
     action.add_argument("--threads", type=positive, metavar="N", help="of every row (default: all processors)")
     action.add_argument("--rounds", type=positive, default=5, metavar="N", help="timed calls of every row (default 5)")
+    action.add_argument(
+        "--activations",
+        choices=KINDS,
+        nargs="+",
+        default=list(KINDS),
+        help="kinds that errors are taken for (default all); channels of lognormal sizes, or one in 512 thirty times "
+        "as large; times are taken on gaussian ones",
+    )
     action.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the figures as well")
     action.set_defaults(folder=None)
     return action
@@ -53,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
     with workplace(None) as folder, _Bar() as bar:
         found = compare(
             [SHAPES[name] for name in options.shape], options.tokens, options.peer,
-            threads=threads, rounds=options.rounds, folder=folder, peaks={}, progress=bar.show,
+            threads=threads, rounds=options.rounds, kinds=options.activations, folder=folder, peaks={},
+            progress=bar.show,
         )  # fmt: skip
     if options.output is not None:
         write_atomically(options.output, json.dumps(found, indent=1).encode() + b"\n")

@@ -1,0 +1,205 @@
+"""The fused expert operator over one bank of slots, on the CPU, with int8 activations.
+
+``Y[t] += a * Wd (silu(Wg X[t]) * (Wu X[t]))`` for each route of each slot (paper, sections 2 and 3), weights in
+q4-32x32. Three parallel passes:
+
+1. quantise: the rows that routes name, and no others, become records (see `records`), slot by slot;
+2. gate and up by strips of 32 FFN columns, and SwiGLU: a strip of it is one block of inputs of the third pass, so it is
+   quantised where it stands, in the cache;
+3. down and the weighted scatter by strips of hidden columns, so that no two threads write one place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab.kernels.arrays import F32, I32, I64, as_input, as_output
+from estream_lab.kernels.compiled import compiled
+from estream_lab.kernels.host.exponential import silu
+from estream_lab.kernels.host.threads import run_workers, threads
+from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
+from estream_lab.kernels.int8.records import RECORD_BYTES
+from estream_lab.kernels.int8.scratch import ROW_BLOCK, Scratch
+from estream_lab.kernels.int8.strip import quantise_record, record_place, strip_product
+from estream_lab.kernels.layout import BLOCK_BYTES, projection_bytes
+
+LAYOUT = "q4-32x32"
+"""The one layout that these kernels read."""
+
+_ROUTES = 16  # that are quantised as one share
+_DOWN_STRIPS = 2  # neighbouring strips that one share of the third pass takes slot by slot
+
+U8 = NDArray[np.uint8]
+
+
+def expert_bank(
+    x: NDArray[np.float32],
+    y: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    token: NDArray[np.int32],
+    weight: NDArray[np.float32],
+    arena: NDArray[np.uint8],
+    gate: NDArray[np.int64],
+    up: NDArray[np.int64],
+    down: NDArray[np.int64],
+    hidden: int,
+    ffn: int,
+    scratch: Scratch,
+) -> None:
+    """Add the results of one bank's routes to y.
+
+    Routes are visited slot by slot, then in order: y is the same, bit for bit, for any number of threads, cut into
+    calls and processor. The scatter multiplies, then adds, without fusing. A token of which an element isn't finite
+    gets NaN from every route, and so does one whose SwiGLU overflows.
+
+    Args:
+        x: (T, H) float32 activations.
+        y: (T, H) float32 to add to.
+        offsets: (S + 1,) int64; slot s has the routes offsets[s]..offsets[s + 1].
+        token: (n,) int32, row of x and y of each route.
+        weight: (n,) float32 of each route.
+        arena: bytes that hold the slots' projections, in q4-32x32.
+        gate: (S,) int64, byte offset in `arena` of each slot's gate projection (F x H), a multiple of 4. Offsets of
+            slots without routes are not looked at.
+        up: (S,) int64, likewise (F x H).
+        down: (S,) int64, likewise (H x F).
+        hidden: H, a multiple of 32.
+        ffn: F, a multiple of 32.
+        scratch: temporaries; nothing else is allocated.
+
+    Raises:
+        ValueError: shapes or offsets that do not fit, or scratch memory that is too small.
+    """
+    x = as_input(x, np.float32, (None, hidden), "x")
+    y = as_output(y, np.float32, (len(x), hidden), "y")
+    offsets = as_input(offsets, np.int64, (None,), "offsets")
+    slots = len(offsets) - 1
+    token = as_input(token, np.int32, (None,), "token")
+    weight = as_input(weight, np.float32, (len(token),), "weight")
+    gate, up, down = (as_input(p, np.int64, (slots,), name) for p, name in ((gate, "gate"), (up, "up"), (down, "down")))
+    _check_routes(offsets, token, len(x))
+    _check_arena(arena, (gate, up, down), offsets, hidden, ffn)
+    _check_scratch(scratch, len(token), hidden, ffn)
+    if len(token) == 0:
+        return
+    arena = as_input(arena, np.uint8, (None,), "arena")
+    strips, down_shares = ffn // COLUMNS, -(-hidden // (COLUMNS * _DOWN_STRIPS))
+    scratch.counters[:] = 0
+    for_x, for_act, for_y = (counter[:1] for counter in scratch.counters)
+    panels, tiles = scratch.panels, scratch.tiles
+
+    def quantise(_: int, __: int, worker: int) -> None:
+        _quantise(x, offsets, token, hidden, scratch.x, for_x)
+
+    def gate_up(_: int, __: int, worker: int) -> None:
+        _gate_up(offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, panels[worker], tiles[worker], for_act)
+
+    def project_down(_: int, __: int, worker: int) -> None:
+        _down(y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, panels[worker], tiles[worker], for_y)
+
+    workers = min(threads(), scratch.threads)
+    run_workers(quantise, -(-len(token) // _ROUTES), workers)
+    run_workers(gate_up, slots * strips, workers)
+    run_workers(project_down, down_shares, workers)
+
+
+def _check_routes(offsets: NDArray[np.int64], token: NDArray[np.int32], tokens: int) -> None:
+    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(token) or (offsets[1:] < offsets[:-1]).any():
+        raise ValueError(f"offsets must rise from 0 to the number of routes, {len(token)}")
+    if len(token) and (token.min() < 0 or token.max() >= tokens):
+        raise ValueError(f"a route names token {token.min()} or {token.max()} of {tokens}")
+
+
+def _check_arena(arena: U8, planes: tuple[I64, I64, I64], offsets: I64, hidden: int, ffn: int) -> None:
+    if arena.ndim != 1 or arena.dtype != np.uint8 or not arena.flags.c_contiguous or arena.ctypes.data % 4:
+        raise ValueError("the arena must be a flat, contiguous array of bytes at an address that is a multiple of 4")
+    used = offsets[1:] > offsets[:-1]
+    for plane, sizes in zip(planes, ((ffn, hidden), (ffn, hidden), (hidden, ffn)), strict=True):
+        end = len(arena) - projection_bytes(LAYOUT, *sizes)
+        first = plane[used]
+        if len(first) and (first.min() < 0 or first.max() > end or (first % 4).any()):
+            raise ValueError(
+                f"a slot's projection lies outside the arena of {len(arena)} bytes, or off a multiple of 4"
+            )
+
+
+def _check_scratch(scratch: Scratch, routes: int, hidden: int, ffn: int) -> None:
+    if routes > scratch.max_rows or hidden > scratch.hidden or ffn > scratch.ffn:
+        raise ValueError(
+            f"scratch memory for {scratch.max_rows} routes of {scratch.hidden} x {scratch.ffn} cannot hold {routes} of"
+            f" {hidden} x {ffn}"
+        )
+
+
+@compiled
+def _quantise(x: F32, offsets: I64, token: I32, hidden: int, records: U8, counter: I64) -> None:
+    """The records of every route's row of x; a share is a range of routes."""
+    blocks = hidden // COLUMNS
+    end = len(token)
+    first = take_share(address(counter)) * _ROUTES
+    while first < end:
+        for slot in range(len(offsets) - 1):
+            rows = offsets[slot + 1] - offsets[slot]
+            for i in range(max(first, offsets[slot]), min(first + _ROUTES, offsets[slot + 1])):
+                r = i - offsets[slot]
+                tile = r - r % ROW_BLOCK
+                place, step = record_place(min(ROW_BLOCK, rows - tile), blocks, r - tile)
+                record = address(records) + RECORD_BYTES * (offsets[slot] + tile) * blocks + place
+                row = address(x) + 4 * hidden * token[i]
+                for block in range(blocks):
+                    quantise_record(row + 4 * COLUMNS * block, record + step * block)
+        first = take_share(address(counter)) * _ROUTES
+
+
+@compiled
+def _gate_up(
+    offsets: I64, arena: U8, gate: I64, up: I64, hidden: int, ffn: int, x: U8, act: U8, panel: U8, tiles: F32,
+    counter: I64,
+) -> None:  # fmt: skip
+    """The records of silu(Wg x) * (Wu x); a share is an FFN strip of a slot."""
+    strips, blocks = ffn // COLUMNS, hidden // COLUMNS
+    gates, ups = tiles[0], tiles[1]
+    end = strips * (len(offsets) - 1)
+    share = take_share(address(counter))
+    while share < end:
+        slot, strip = share // strips, share % strips
+        rows = offsets[slot + 1] - offsets[slot]
+        weights = address(arena) + strip * blocks * BLOCK_BYTES
+        for first in range(0, rows, ROW_BLOCK):
+            some = min(ROW_BLOCK, rows - first)
+            records = address(x) + RECORD_BYTES * (offsets[slot] + first) * blocks
+            strip_product(records, some, weights + gate[slot], blocks, address(panel), gates)
+            strip_product(records, some, weights + up[slot], blocks, address(panel), ups)
+            for j in range(some * COLUMNS):
+                gates[j] = silu(gates[j]) * ups[j]
+            out = address(act) + RECORD_BYTES * (offsets[slot] + first) * strips
+            for r in range(some):
+                place, step = record_place(some, strips, r)
+                quantise_record(address(gates) + 4 * COLUMNS * r, out + place + step * strip)
+        share = take_share(address(counter))
+
+
+@compiled
+def _down(
+    y: F32, offsets: I64, token: I32, weight: F32, arena: U8, down: I64, hidden: int, ffn: int, act: U8, panel: U8,
+    tiles: F32, counter: I64,
+) -> None:  # fmt: skip
+    """y[t] += a * (Wd act); a share is a few neighbouring hidden strips."""
+    strips, blocks = hidden // COLUMNS, ffn // COLUMNS
+    sums = tiles[0]
+    begin = take_share(address(counter)) * _DOWN_STRIPS
+    while begin < strips:
+        for slot in range(len(offsets) - 1):
+            rows = offsets[slot + 1] - offsets[slot]
+            for first in range(0, rows, ROW_BLOCK):
+                some = min(ROW_BLOCK, rows - first)
+                records = address(act) + RECORD_BYTES * (offsets[slot] + first) * blocks
+                for strip in range(begin, min(begin + _DOWN_STRIPS, strips)):
+                    weights = address(arena) + down[slot] + strip * blocks * BLOCK_BYTES
+                    strip_product(records, some, weights, blocks, address(panel), sums)
+                    for r in range(some):
+                        t, a = token[offsets[slot] + first + r], weight[offsets[slot] + first + r]
+                        for j in range(COLUMNS):
+                            y[t, strip * COLUMNS + j] += a * sums[r * COLUMNS + j]
+        begin = take_share(address(counter)) * _DOWN_STRIPS

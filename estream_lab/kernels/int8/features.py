@@ -1,0 +1,72 @@
+"""Which integer dot product this processor has.
+
+Decided before any instruction is emitted: LLVM aborts the process over one that the processor lacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+from numba import config
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to multiply nibbles by bytes.
+
+    Attributes:
+        name: how results and `doctor` call it.
+        instruction: the one that does the work.
+        needs: processor features, by LLVM's names, that it must have.
+    """
+
+    name: str
+    instruction: str
+    needs: frozenset[str]
+
+
+VARIANTS = (
+    Variant("avx512-vnni", "vpdpbusd on 512 bits", frozenset({"avx512f", "avx512bw", "avx512vl", "avx512vnni"})),
+    Variant("avx-vnni", "vpdpbusd on 256 bits", frozenset({"avx2", "fma", "f16c", "avxvnni"})),
+    Variant("avx2", "vpmaddubsw on 256 bits", frozenset({"avx2", "fma", "f16c"})),
+    Variant("neon-dot", "sdot on 128 bits", frozenset({"neon", "dotprod"})),
+    Variant("portable", "16-bit multiplications as LLVM finds them", frozenset()),
+)
+"""From the fastest to the one that runs anywhere. Results are the same bits."""
+
+
+def features() -> frozenset[str]:
+    """What numba compiles for: the processor's own features unless numba's environment variables say otherwise.
+
+    NUMBA_CPU_NAME without NUMBA_CPU_FEATURES counts as none: LLVM doesn't tell what a processor's name implies.
+    """
+    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
+        return frozenset(name[1:] for name in (config.CPU_FEATURES or "").split(",") if name.startswith("+"))
+    found = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    if not config.ENABLE_AVX:
+        found = {name for name in found if not name.startswith("avx")}
+    if llvm.get_host_cpu_name().startswith("apple-m"):
+        found |= {"neon", "dotprod"}  # every one has them, but macOS gives LLVM no list
+    return frozenset(found)
+
+
+def choose(present: frozenset[str]) -> Variant:
+    """The fastest variant for a processor with these features."""
+    return next(variant for variant in VARIANTS if variant.needs <= present)
+
+
+def variant() -> Variant:
+    """The variant that this process uses."""
+    return choose(features())
+
+
+def description() -> str:
+    """One line for `doctor`: what is used here, and which faster ones the processor lacks what for."""
+    here, present = variant(), features()
+    lacks = [
+        f"{other.name} lacks {', '.join(sorted(other.needs - present))}"
+        for other in VARIANTS[: VARIANTS.index(here)]
+        if any(name.startswith(("avx", "sse")) for name in present) == ("avx" in other.name)
+    ]
+    return f"{here.name} ({here.instruction})" + "".join(f"; {line}" for line in lacks)

@@ -1,0 +1,85 @@
+"""Products of records with one strip of 32 columns of weights, by this processor's variant."""
+
+from __future__ import annotations
+
+from estream_lab.kernels.arrays import F32
+from estream_lab.kernels.compiled import compiled
+from estream_lab.kernels.host.vector_ir import COLUMNS, address
+from estream_lab.kernels.int8.dot import DOTS
+from estream_lab.kernels.int8.features import variant
+from estream_lab.kernels.int8.product import product_kernel
+from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser
+from estream_lab.kernels.int8.scratch import PANEL_BLOCKS
+from estream_lab.kernels.int8.weights import panel_decoder
+from estream_lab.kernels.layout import BLOCK_BYTES
+
+PACKED_ROWS = 10
+"""Up to so many rows, weights are taken apart in registers: less work than a panel, which the rows would read once."""
+
+_DOT = DOTS[variant().name]
+_MOST = _DOT.rows
+_packed = product_kernel(_DOT, packed=True)
+_panel = product_kernel(_DOT, packed=False)
+_decode = panel_decoder(_DOT)
+quantise_record = quantiser(_DOT)
+
+
+@compiled
+def record_place(rows: int, blocks: int, r: int) -> tuple[int, int]:
+    """Where the records of row r of a tile of `rows` rows are: byte of the first, and bytes to that of the next block.
+
+    The rows are cut into the fewest register blocks, of sizes as equal as can be, larger ones first. Records of a
+    register block lie together, block of inputs after block of inputs: a product reads them in order.
+    """
+    pieces = -(-rows // _MOST)
+    size = rows // pieces
+    in_larger = rows % pieces * (size + 1)
+    if r < in_larger:
+        size, within = size + 1, r % (size + 1)
+    else:
+        within = (r - in_larger) % size
+    return RECORD_BYTES * ((r - within) * blocks + within), RECORD_BYTES * size
+
+
+@compiled
+def strip_product(x: int, rows: int, w: int, blocks: int, panel: int, tile: F32) -> None:
+    """tile[: rows * 32] as (rows, 32) = `rows` rows of records times one strip of `blocks` packed blocks.
+
+    x, w and panel are addresses: of the records (see `record_place`), of the strip, and of room for `PANEL_BLOCKS`
+    blocks of a panel.
+    """
+    for j in range(rows * COLUMNS):
+        tile[j] = 0
+    if rows <= PACKED_ROWS:
+        _add_packed(x, rows, w, blocks, address(tile))
+        return
+    for first in range(0, blocks, PANEL_BLOCKS):
+        some = min(PANEL_BLOCKS, blocks - first)
+        _decode_panel(w + first * BLOCK_BYTES, some, panel)
+        _add_panel(x, rows, blocks, first, some, panel, address(tile))
+
+
+@compiled
+def _decode_panel(w: int, blocks: int, panel: int) -> None:
+    _decode(w, blocks, panel)
+
+
+@compiled
+def _add_packed(x: int, rows: int, w: int, blocks: int, c: int) -> None:
+    pieces = -(-rows // _MOST)
+    r = 0
+    for piece in range(pieces):
+        size = rows // pieces + (piece < rows % pieces)
+        _packed(size, x + RECORD_BYTES * r * blocks, w, blocks, c + 4 * COLUMNS * r)
+        r += size
+
+
+@compiled
+def _add_panel(x: int, rows: int, blocks: int, first: int, some: int, panel: int, c: int) -> None:
+    """Add the products of the blocks first .. first + some, which are in the panel."""
+    pieces = -(-rows // _MOST)
+    r = 0
+    for piece in range(pieces):
+        size = rows // pieces + (piece < rows % pieces)
+        _panel(size, x + RECORD_BYTES * (r * blocks + size * first), panel, some, c + 4 * COLUMNS * r)
+        r += size

@@ -1,0 +1,100 @@
+"""The weights that a register block reads: packed, and taken apart in registers, or a panel made of them before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from estream_lab.kernels.host.vector_ir import COLUMNS
+from estream_lab.kernels.int8.dot import Dot
+from estream_lab.kernels.int8.vectors import F32, I16, I64, constant, floats_of_halves, load, loop, store, vector
+from estream_lab.kernels.layout import BLOCK_BYTES
+
+NIBBLE_BYTES = 512
+"""Of a packed block; its fp16 scales follow."""
+
+PANEL_BLOCK_BYTES = 1152
+"""32 x 32 weights a byte each, quad by quad and then column by column as in a packed block; 32 fp32 scales."""
+
+_PANEL_SCALES = 1024
+QUADS = 8
+"""Quads of a block."""
+
+
+class Packed:
+    """Weights of one packed block from a column on, taken apart in registers.
+
+    A load has two quads: low nibbles, then high ones.
+    """
+
+    bytes = BLOCK_BYTES
+
+    def __init__(self, builder: ir.IRBuilder, dot: Dot, block: ir.Value, column: ir.Value) -> None:
+        self._builder, self._dot = builder, dot
+        self._words = builder.add(block, builder.shl(column, ir.Constant(I64, 2)))
+        self._halves = builder.add(block, builder.shl(column, ir.Constant(I64, 1)))
+        self._both: dict[int, ir.Value] = {}
+
+    def quad(self, quad: int, v: int) -> ir.Value:
+        """Words of the v-th vector of columns, as `Dot.step` takes them."""
+        builder, words = self._builder, self._dot.words
+        if quad % 2 == 0:
+            self._both[v] = load(builder, self._words, 4 * (quad // 2 * COLUMNS + v * self._dot.lanes), words)
+        nibbles = self._both[v] if quad % 2 == 0 else builder.lshr(self._both[v], constant(words, 4))
+        return self._dot.weights(builder, builder.and_(nibbles, constant(words, 0x0F0F0F0F)))
+
+    def scales(self, v: int) -> ir.Value:
+        """The fp32 scales of the v-th vector of columns."""
+        place = NIBBLE_BYTES + 2 * v * self._dot.lanes
+        halves = load(self._builder, self._halves, place, vector(I16, self._dot.lanes), align=2)
+        return floats_of_halves(self._builder, halves, self._dot.native_half)
+
+
+class Panel:
+    """Weights of one block of a panel from a column on."""
+
+    bytes = PANEL_BLOCK_BYTES
+
+    def __init__(self, builder: ir.IRBuilder, dot: Dot, block: ir.Value, column: ir.Value) -> None:
+        self._builder, self._dot = builder, dot
+        self._words = builder.add(block, builder.shl(column, ir.Constant(I64, 2)))
+
+    def quad(self, quad: int, v: int) -> ir.Value:
+        """See `Packed`."""
+        return load(self._builder, self._words, 4 * (quad * COLUMNS + v * self._dot.lanes), self._dot.words)
+
+    def scales(self, v: int) -> ir.Value:
+        """See `Packed`."""
+        return load(self._builder, self._words, _PANEL_SCALES + 4 * v * self._dot.lanes, vector(F32, self._dot.lanes))
+
+
+def panel_decoder(dot: Dot) -> Any:
+    """An intrinsic ``decode(w, blocks, panel)`` that takes `blocks` >= 1 packed blocks of a strip apart.
+
+    w and panel are addresses; the panel has room for ``blocks * PANEL_BLOCK_BYTES`` bytes.
+    """
+
+    @intrinsic
+    def decode(typing_context: Any, w: Any, blocks: Any, panel: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            builder.function.attributes.add("noinline")
+            emit_decode(builder, dot, *arguments)
+            return context.get_dummy_value()
+
+        return types.void(*[types.intp] * 3), codegen
+
+    return decode
+
+
+def emit_decode(builder: ir.IRBuilder, dot: Dot, w: ir.Value, blocks: ir.Value, panel: ir.Value) -> None:
+    """Emit the decoder: see `panel_decoder`."""
+    steps = ((w, ir.Constant(I64, BLOCK_BYTES)), (panel, ir.Constant(I64, PANEL_BLOCK_BYTES)))
+    with loop(builder, blocks, *steps) as (block, out):
+        packed = Packed(builder, dot, block, ir.Constant(I64, 0))
+        for v in range(COLUMNS // dot.lanes):
+            for quad in range(QUADS):
+                store(builder, packed.quad(quad, v), out, 4 * (quad * COLUMNS + v * dot.lanes))
+            store(builder, packed.scales(v), out, _PANEL_SCALES + 4 * v * dot.lanes)

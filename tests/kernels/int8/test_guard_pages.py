@@ -1,0 +1,114 @@
+"""Nothing is read or written beyond its arrays: they lie between forbidden pages, so that a byte too far would kill.
+
+Where an array ends at such a page, its beginning is checked by another run in which it starts behind one. Faults are
+planted too: each array once a byte too far, which has to kill, or the pages would guard nothing.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import ctypes, mmap, os, signal, sys
+import numpy as np
+from numba import njit
+from estream_lab.kernels import host, int8
+from estream_lab.kernels.host.vector_ir import address
+from estream_lab.kernels.int8 import strip
+from tests.kernels.int8.banks import Bank
+
+PAGE, PROT_NONE = mmap.PAGESIZE, 0
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+kept = []
+
+
+def guarded(size, at_end, shift=0):
+    "The address of `size` bytes between two forbidden pages, at the end or the start of what lies between."
+    room = -(-size // PAGE) * PAGE
+    pages = mmap.mmap(-1, room + 2 * PAGE)
+    kept.append(pages)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    for page in (base, base + PAGE + room):
+        assert libc.mprotect(page, PAGE, PROT_NONE) == 0
+    return base + PAGE + (room - size if at_end else 0) + shift
+
+
+def array(like, at_end, shift=0):
+    at = guarded(like.nbytes, at_end, shift)
+    made = np.ctypeslib.as_array((ctypes.c_uint8 * like.nbytes).from_address(at)).view(like.dtype).reshape(like.shape)
+    if not shift:
+        made[...] = like
+    return made
+
+
+@njit
+def quantise(x, record):
+    strip.quantise_record(x, record)
+
+
+def strip_case(rows, at_end, wrong=None):
+    "One strip of two blocks and more, by raw addresses; `wrong` names the operand that lies a byte too far."
+    blocks = 11
+    off = lambda name: (1 if at_end else -1) * (name == wrong)
+    x = guarded(40 * rows * blocks, at_end, off("records"))
+    w = guarded(576 * blocks, at_end, off("weights"))
+    panel = guarded(1152 * 8, at_end, off("panel"))
+    tile = array(np.empty(32 * rows, np.float32), at_end, 4 * off("tile"))
+    strip.strip_product(x, rows, w, blocks, panel, tile)
+    source, record = guarded(128, at_end, off("source")), guarded(40, at_end, off("record"))
+    quantise(source, record)
+
+
+def operator_case(at_end, wrong=False):
+    bank = Bank.random(3, 96, 64, [7, 0, 15, 1])
+    expected = bank.expected()
+    scratch = int8.Scratch(len(bank.token), bank.hidden, bank.ffn, 1)
+    for name in ("x", "act", "panels", "tiles"):
+        setattr(scratch, name, array(getattr(scratch, name), at_end))
+    arena = np.concatenate([bank.arena, np.zeros(-len(bank.arena) % 4, np.uint8)])
+    for name in ("x", "offsets", "token", "weight"):
+        setattr(bank, name, array(getattr(bank, name), at_end))
+    bank.arena = array(arena, at_end)
+    y = array(np.zeros_like(bank.x), at_end)
+    if wrong:
+        bank.x = array(bank.x, at_end, 4 if at_end else -4)
+    got = bank.run(scratch, y)
+    assert got.tobytes() == expected.tobytes()
+
+
+def ends(case, *arguments):
+    "How a child ends that runs a case: 0, or the signal that killed it."
+    child = os.fork()
+    if child == 0:
+        try:
+            case(*arguments)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+host.set_threads(1)
+Bank.random(3, 96, 64, [1, 20]).run()  # compiles once for all children
+quantise(guarded(128, False), guarded(40, False))
+for at_end in (True, False):
+    for rows in (*range(1, 13), 23):
+        assert ends(strip_case, rows, at_end) == 0, (rows, at_end)
+    assert ends(operator_case, at_end) == 0, at_end
+    few, many = int8.strip.PACKED_ROWS, int8.strip.PACKED_ROWS + 1
+    for rows, names in ((few, "records weights tile source record"), (many, "records weights panel")):
+        for name in names.split():
+            killed = ends(strip_case, rows, at_end, name)
+            assert killed in (signal.SIGSEGV, signal.SIGBUS), (rows, name, at_end, killed)
+    assert ends(operator_case, at_end, True) in (signal.SIGSEGV, signal.SIGBUS), at_end
+print("guarded")
+"""
+
+
+def test_no_kernel_reads_or_writes_a_byte_beyond_its_arrays() -> None:
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "guarded\n"

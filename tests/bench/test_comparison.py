@@ -9,7 +9,7 @@ import pytest
 
 from estream_lab.bench import comparison, peers, rounds, session
 from estream_lab.bench.comparison import compare
-from estream_lab.bench.inputs import KINDS
+from estream_lab.bench.inputs import KINDS, Inputs
 from estream_lab.bench.session import PeerFailed
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.errors import EStreamError
@@ -61,6 +61,20 @@ def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -
     assert found["unsupported"] == [{"shape": "tiny", "tokens": tokens, **refused} for tokens in (9, 3)]
     assert parts[-1] == ("tiny, 3 tokens: rounds", 6, 6) and ("tiny, 3 tokens: errors", 3, 3) in parts
     assert list(tmp_path.glob("tiny.*")) == [] and list(tmp_path.glob("ggml.*")) == []
+
+
+def test_no_call_sees_inputs_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[bytes] = []
+    draw = Inputs.draw
+
+    def spy(*given: Any) -> Inputs:
+        inputs = draw(*given)
+        drawn.append(inputs.x.tobytes())
+        return inputs
+
+    monkeypatch.setattr(Inputs, "draw", spy)
+    run(tmp_path, rounds=3)
+    assert len(set(drawn)) == len(drawn) == 3 + 3  # kinds and rounds
 
 
 def test_errors_are_taken_for_the_kinds_that_are_asked_for(tmp_path: Path) -> None:

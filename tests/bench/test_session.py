@@ -81,6 +81,12 @@ def test_a_peer_that_hangs_meets_the_deadline_and_is_killed() -> None:
         os.kill(process, 0)
 
 
+def test_a_peer_that_trickles_meets_the_same_deadline() -> None:
+    trickle = "import time\nwhile True: print('x', end='', flush=True); time.sleep(0.05)"
+    with session(trickle, deadline=1.0) as peer, pytest.raises(PeerFailed, match="did not run within 1 s"):
+        peer.ask("run")
+
+
 def test_a_program_that_is_not_there_is_told() -> None:
     with pytest.raises(PeerFailed, match="can't be started .*make peers"):
         Session("fake", ["/nowhere/python"])

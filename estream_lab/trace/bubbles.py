@@ -6,7 +6,7 @@ measured, an emulated and a simulated trace are read in the same way.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from estream_lab.errors import EStreamError
@@ -186,7 +186,7 @@ def _joined(pieces: list[Bubble]) -> Iterator[Bubble]:
     last: Bubble | None = None
     for piece in pieces:
         if last is not None and (last.unit, last.end_ns, last.cause) == (piece.unit, piece.start_ns, piece.cause):
-            last = replace(last, end_ns=piece.end_ns)
+            last = Bubble(last.unit, last.start_ns, piece.end_ns, last.cause)
             continue
         if last is not None:
             yield last

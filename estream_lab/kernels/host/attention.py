@@ -14,16 +14,15 @@ from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.exponential import exp32
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.tile import add_rows
-from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
+from estream_lab.kernels.host.vector_ir import COLUMNS, MAX_ROWS, address, largest_of, sum_of, take_share
 
 KEYS = 64
 """Keys of a block, at absolute positions that are multiples of it."""
 
-QUERIES = 48
+QUERIES = 96
 """Query rows of a task."""
 
-LANES = 8
-"""Partial sums of the softmax's denominator: key j of a block goes to lane j mod 8, the lanes are folded in halves."""
+_sum, _largest = sum_of(KEYS), largest_of(KEYS)
 
 
 def attention(
@@ -75,7 +74,7 @@ def attention(
         b = blocks[worker]
         _attention(
             q, k_cache, v_cache, start, np.float32(scale), index, out, tasks, counter, shares,
-            b.keys, b.values, b.scores, b.sums, b.state, b.lanes,
+            b.queries, b.keys, b.values, b.scores, b.sums, b.state,
         )  # fmt: skip
 
     run_workers(work, tasks, min(threads(), len(blocks)))
@@ -93,15 +92,15 @@ class AttentionScratch:
 
     def __init__(self, max_rows: int, width: int, threads: int) -> None:
         self.max_rows, self.width = max_rows, width
-        self.index = np.arange(max(max_rows, QUERIES), dtype=np.int32)  # rows of q, and of a task's scores
+        self.index = np.arange(QUERIES, dtype=np.int32)  # a task's rows
         self.blocks = [_Blocks(width) for _ in range(threads)]
 
     @staticmethod
     def bytes_for(max_rows: int, width: int, threads: int) -> int:
         """`nbytes` of scratch memory of this size."""
         padded = -(-width // COLUMNS) * COLUMNS
-        block = KEYS * width + KEYS * padded + QUERIES * (KEYS + padded + 2) + LANES
-        return 4 * (max(max_rows, QUERIES) + threads * block)
+        block = KEYS * width + KEYS * padded + QUERIES * (width + KEYS + padded + 2)
+        return 4 * (QUERIES + threads * block)
 
     @property
     def nbytes(self) -> int:
@@ -114,12 +113,13 @@ class _Blocks:
 
     def __init__(self, width: int) -> None:
         strips = -(-width // COLUMNS)
+        # beside each other: in q a head's rows may lie a power of two apart, where they share a few lines of the cache
+        self.queries = np.zeros((QUERIES, width), np.float32)
         self.keys = np.zeros((KEYS // COLUMNS, width, COLUMNS), np.float32)
         self.values = np.zeros((strips, KEYS, COLUMNS), np.float32)
         self.scores = np.zeros((QUERIES, KEYS), np.float32)
         self.sums = np.zeros((QUERIES, strips * COLUMNS), np.float32)
         self.state = np.zeros((QUERIES, 2), np.float32)  # maximum and denominator of each query
-        self.lanes = np.zeros(LANES, np.float32)
 
 
 @compiled
@@ -139,38 +139,30 @@ def _copy_block(k_cache: F32, v_cache: F32, head: int, first: int, count: int, k
 
 
 @compiled
-def _softmax_row(scores: F32, r: int, seen: int, scale: np.float32, state: F32, lanes: F32) -> np.float32:
+def _softmax_row(scores: F32, r: int, seen: int, scale: np.float32, state: F32) -> np.float32:
     """Turn the first `seen` of row r's 64 scores into weights, in place, and the others into 0.
 
     Updates the row's maximum and denominator in `state`; returns the factor for what was summed before.
     """
+    row = address(scores) + 4 * r * KEYS
+    for j in range(KEYS):
+        scores[r, j] = scores[r, j] * scale if j < seen else -np.inf
     before = state[r, 0]
-    largest = before
-    for j in range(seen):
-        scores[r, j] *= scale
-        largest = max(largest, scores[r, j])
+    found = _largest(row)
+    largest = before if found < before else found  # NaN where a score is
     for j in range(KEYS):
         scores[r, j] = exp32(scores[r, j] - largest) if j < seen else np.float32(0)
-    for i in range(LANES):
-        lanes[i] = 0
-    for j in range(0, KEYS, LANES):
-        for i in range(LANES):
-            lanes[i] += scores[r, j + i]
-    half = LANES // 2
-    while half:
-        for i in range(half):
-            lanes[i] += lanes[i + half]
-        half //= 2
     factor = exp32(before - largest)
     state[r, 0] = largest
-    state[r, 1] = state[r, 1] * factor + lanes[0]
+    state[r, 1] = state[r, 1] * factor + _sum(row)
     return factor
 
 
 @compiled
 def _attention(
     q: F32, k_cache: F32, v_cache: F32, start: int, scale: np.float32, index: I32, out: F32, tasks: int, counter: int,
-    shares: int, keys: F32, values: F32, scores: F32, sums: F32, state: F32, lanes: F32,
+    shares: int, queries: F32, keys: F32, values: F32, scores: F32, sums: F32,
+    state: F32,
 ) -> None:  # fmt: skip
     """Tasks are one (block of queries, head) each; a share is every `shares`-th of them."""
     rows, heads = q.shape[0], q.shape[1]
@@ -181,23 +173,44 @@ def _attention(
             first = task // heads * QUERIES
             _attend(
                 q, k_cache, v_cache, start, scale, index, out, task % heads, first, min(QUERIES, rows - first),
-                keys, values, scores, sums, state, lanes,
+                queries, keys, values, scores, sums, state,
             )  # fmt: skip
         share = take_share(counter)
 
 
 @compiled
+def _add_values(values: F32, scores: F32, sums: F32, index: I32, first: int, rows: int, seen: int, step: int) -> None:
+    """sums[r] += scores[r, :n] values[:n] for `rows` rows from `first` on; the i-th of them sees n = seen + i * step.
+
+    Rows go together as far as the first one sees, then by themselves: none touches a key beyond its own.
+    """
+    padded = sums.shape[1]
+    for s in range(values.shape[0]):
+        strip = address(values) + 4 * s * KEYS * COLUMNS
+        out = address(sums) + 4 * (first * padded + s * COLUMNS)
+        add_rows(address(scores), address(index) + 4 * first, rows, KEYS, strip, seen, out, padded)
+        for i in range(1, rows if step else 1):
+            add_rows(
+                address(scores) + 4 * seen, address(index) + 4 * (first + i), 1, KEYS, strip + 4 * seen * COLUMNS,
+                i * step, out + 4 * i * padded, padded,
+            )  # fmt: skip
+
+
+@compiled
 def _attend(
     q: F32, k_cache: F32, v_cache: F32, start: int, scale: np.float32, index: I32, out: F32, head: int, first: int,
-    rows: int, keys: F32, values: F32, scores: F32, sums: F32, state: F32, lanes: F32,
+    rows: int, queries: F32, keys: F32, values: F32, scores: F32, sums: F32,
+    state: F32,
 ) -> None:  # fmt: skip
     """Query rows first..first + rows of one head."""
     heads, width = q.shape[1], q.shape[2]
-    strips, padded = values.shape[0], sums.shape[1]
+    padded = sums.shape[1]
     for r in range(rows):
         state[r, 0], state[r, 1] = -np.inf, 0
         for d in range(padded):
             sums[r, d] = 0
+        for d in range(width):
+            queries[r, d] = q[first + r, head, d]
     here = start + first  # position of row 0
     for block in range(0, here + rows, KEYS):
         _copy_block(
@@ -210,26 +223,19 @@ def _attend(
                 scores[r, j] = 0
         for s in range(KEYS // COLUMNS):
             add_rows(
-                address(q) + 4 * head * width, address(index) + 4 * (first + blind), rows - blind, heads * width,
+                address(queries), address(index) + 4 * blind, rows - blind, width,
                 address(keys) + 4 * s * width * COLUMNS, width,
-                address(scores) + 4 * (blind * KEYS + s * COLUMNS), scores.shape[1],
+                address(scores) + 4 * (blind * KEYS + s * COLUMNS), KEYS,
             )  # fmt: skip
         for r in range(blind, rows):
             seen = min(KEYS, here + r - block + 1)
-            factor = _softmax_row(scores, r, seen, scale, state, lanes)
+            factor = _softmax_row(scores, r, seen, scale, state)
             for d in range(padded):
                 sums[r, d] *= factor
-        # A row that sees part of the block goes by itself, to touch no key beyond; the others go together.
-        r = blind
-        while r < rows:
-            count, seen = (1, here + r - block + 1) if r < full else (rows - full, KEYS)
-            for s in range(strips):
-                add_rows(
-                    address(scores), address(index) + 4 * r, count, scores.shape[1],
-                    address(values) + 4 * s * KEYS * COLUMNS, seen,
-                    address(sums) + 4 * (r * padded + s * COLUMNS), padded,
-                )  # fmt: skip
-            r += count
+        for r in range(blind, full, MAX_ROWS):
+            _add_values(values, scores, sums, index, r, min(MAX_ROWS, full - r), here + r - block + 1, 1)
+        if full < rows:
+            _add_values(values, scores, sums, index, full, rows - full, KEYS, 0)
     for r in range(rows):
         for d in range(width):
             out[first + r, head * width + d] = sums[r, d] / state[r, 1]

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.attention import KEYS
-from estream_lab.kernels.host.attention import LANES as SOFTMAX_LANES
 from estream_lab.kernels.host.exponential import (
     C2,
     C3,
@@ -25,6 +24,7 @@ from estream_lab.kernels.host.exponential import (
     ROUND,
 )
 from estream_lab.kernels.host.norm import LANES as NORM_LANES
+from estream_lab.kernels.host.vector_ir import FOLD_LANES
 
 F32 = NDArray[np.float32]
 
@@ -123,8 +123,8 @@ def _attend(q: F32, keys: F32, values: F32, scale: np.float32) -> F32:
         p = exp32(scores - new)
         padded = np.zeros(KEYS, np.float32)
         padded[: len(p)] = p
-        lanes = np.zeros(SOFTMAX_LANES, np.float32)
-        for part in padded.reshape(-1, SOFTMAX_LANES):
+        lanes = np.zeros(FOLD_LANES, np.float32)
+        for part in padded.reshape(-1, FOLD_LANES):
             lanes = lanes + part
         denominator = np.asarray(denominator * factor + fold(lanes))
         sums = sums * factor

@@ -7,6 +7,7 @@ whatever the number of rows, the vector width or the machine.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -145,6 +146,61 @@ def _emit_tile(
     for r in range(rows):
         for g in groups:
             builder.store(sums[r][g], _pointer(builder, c_rows[r], _number(g * _LANES), vector), align=4)
+
+
+FOLD_LANES = 8
+"""Lanes that a fold keeps: number j goes to lane j mod 8."""
+
+
+def _lanes(builder: ir.IRBuilder, vector: ir.Value, lanes: range) -> ir.Value:
+    undefined = ir.Constant(vector.type, ir.Undefined)
+    return builder.shuffle_vector(vector, undefined, ir.Constant(ir.VectorType(_I32, len(lanes)), list(lanes)))
+
+
+def _add(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    return builder.fadd(x, y)
+
+
+def _larger(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """NaN where one of them is."""
+    name = f"llvm.maximum.v{x.type.count}f32"
+    return builder.call(_function(builder, name, x.type, [x.type] * 2), [x, y])
+
+
+def fold(operation: Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value], count: int) -> Any:
+    """An intrinsic that folds `count` float32 numbers, a multiple of 8, at an address: ``folded(x)``.
+
+    Lanes are folded by position, then in halves: always in this order, which a loop that LLVM turns into vectors itself
+    may not change, so that it leaves such loops one by one.
+    """
+
+    @intrinsic
+    def folded(typing_context: Any, x: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            vector = ir.VectorType(_F32, FOLD_LANES)
+            lanes = _load(builder, arguments[0], 0, vector)
+            for at in range(FOLD_LANES, count, FOLD_LANES):
+                lanes = operation(builder, lanes, _load(builder, arguments[0], at, vector))
+            width = FOLD_LANES
+            while width > 1:
+                width //= 2
+                low, high = _lanes(builder, lanes, range(width)), _lanes(builder, lanes, range(width, 2 * width))
+                lanes = operation(builder, low, high)
+            return builder.extract_element(lanes, ir.Constant(_I32, 0))
+
+        return types.float32(types.intp), codegen
+
+    return folded
+
+
+def sum_of(count: int) -> Any:
+    """An intrinsic: the sum of `count` float32 numbers at an address, see `fold`."""
+    return fold(_add, count)
+
+
+def largest_of(count: int) -> Any:
+    """An intrinsic: the largest of `count` float32 numbers at an address, NaN if one of them is, see `fold`."""
+    return fold(_larger, count)
 
 
 @intrinsic

@@ -78,6 +78,13 @@ def test_later_positions_do_not_exist(tokens: int, start: int, poison: float) ->
         assert attention(q, k2, v2, start, 0.3)[:first].tobytes() == clean[:first].tobytes()
 
 
+def test_what_is_no_number_shows_in_every_row_that_sees_it() -> None:
+    q, k, v = case(11, 200, 2, 2, 16, 200)
+    k[1, 3, 70] = np.nan
+    got = np.isnan(attention(q, k, v, 0, 0.3)).reshape(200, 2, 16)
+    assert not got[:, 0].any() and not got[:70, 1].any() and got[70:, 1].all()
+
+
 def test_large_scores_do_not_overflow() -> None:
     q, k, v = case(3, 70, 1, 1, 32, 70)
     got = attention(1000 * q, k, v, 0, 1.0)

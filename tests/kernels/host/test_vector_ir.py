@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host import linear, pack_dense, reference, vector_ir
-from estream_lab.kernels.host.vector_ir import address, tile_kernel
+from estream_lab.kernels.host.vector_ir import FOLD_LANES, address, largest_of, sum_of, take_share, tile_kernel
 
 F32 = NDArray[np.float32]
 
@@ -42,6 +43,47 @@ def test_every_register_block_equals_numpy(monkeypatch: pytest.MonkeyPatch, rows
             expected[:rows, :32] = reference.fma(row, w[k], expected[:rows, :32])
         run(x, index, w, c)
         assert c.tobytes() == expected.tobytes()  # nothing beyond the tile is touched
+
+
+@pytest.mark.parametrize("count", [8, 64])
+def test_folds_keep_their_order_and_nan(count: int) -> None:
+    total, most = sum_of(count), largest_of(count)
+
+    @njit
+    def run(x: F32) -> tuple[float, float]:
+        return total(address(x)), most(address(x))
+
+    x = (np.random.default_rng(count).standard_normal(count) * 1e3).astype(np.float32)
+    lanes = np.zeros(FOLD_LANES, np.float32)
+    for part in x.reshape(-1, FOLD_LANES):
+        lanes += part
+    while len(lanes) > 1:
+        lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+    assert run(x) == (lanes[0], x.max())
+    for at in range(count):
+        with_nan = x.copy()
+        with_nan[at] = np.nan
+        assert np.isnan(run(with_nan)).all()
+
+
+def test_a_counter_gives_every_number_once() -> None:
+    @njit(nogil=True)
+    def take(counter: int, mine: NDArray[np.bool_]) -> None:
+        share = take_share(counter)
+        while share < len(mine):
+            mine[share] = True
+            share = take_share(counter)
+
+    counter, takers = np.zeros(1, np.int64), 3
+    mine = np.zeros((takers, 200_000), bool)
+    take(counter.ctypes.data, mine[0, :0])  # compiled before they begin
+    counter[0] = 0
+    threads = [threading.Thread(target=take, args=(counter.ctypes.data, part)) for part in mine]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (mine.sum(axis=0) == 1).all()
 
 
 PROGRAM = """

@@ -68,22 +68,28 @@ def test_folds_keep_their_order_and_nan(count: int) -> None:
 
 def test_a_counter_gives_every_number_once() -> None:
     @njit(nogil=True)
-    def take(counter: int, mine: NDArray[np.bool_]) -> None:
+    def take(counter: int, most: int) -> tuple[int, int]:
+        count = total = 0
         share = take_share(counter)
-        while share < len(mine):
-            mine[share] = True
+        while share < most:
+            count, total = count + 1, total + share
             share = take_share(counter)
+        return count, total
 
-    counter, takers = np.zeros(1, np.int64), 3
-    mine = np.zeros((takers, 200_000), bool)
-    take(counter.ctypes.data, mine[0, :0])  # compiled before they begin
-    counter[0] = 0
-    threads = [threading.Thread(target=take, args=(counter.ctypes.data, part)) for part in mine]
+    take(np.zeros(1, np.int64).ctypes.data, 1)  # compiled before they begin
+    counter, most, both = np.zeros(1, np.int64), 5_000_000, threading.Barrier(2, timeout=60)
+
+    def taker() -> None:
+        both.wait()
+        taken.append(take(counter.ctypes.data, most))
+
+    taken: list[tuple[int, int]] = []
+    threads = [threading.Thread(target=taker) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (mine.sum(axis=0) == 1).all()
+    assert np.sum(taken, axis=0).tolist() == [most, most * (most - 1) // 2]
 
 
 PROGRAM = """

@@ -20,15 +20,16 @@ from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
 from estream_lab.kernels.int8.records import RECORD_BYTES
+from estream_lab.kernels.int8.scatter import scatter
 from estream_lab.kernels.int8.scratch import ROW_BLOCK, Scratch
-from estream_lab.kernels.int8.strip import quantise_record, record_place, strip_product
+from estream_lab.kernels.int8.strip import products, quantise_record, record_place, strip_product
 from estream_lab.kernels.layout import BLOCK_BYTES, projection_bytes
 
 LAYOUT = "q4-32x32"
 """The one layout that these kernels read."""
 
 _ROUTES = 16  # that are quantised as one share
-_DOWN_STRIPS = 2  # neighbouring strips that one share of the third pass takes slot by slot
+_DOWN_STRIPS = 2  # neighbouring strips that one share of the third pass takes together, each into a tile
 
 U8 = NDArray[np.uint8]
 
@@ -87,16 +88,20 @@ def expert_bank(
     strips, down_shares = ffn // COLUMNS, -(-hidden // (COLUMNS * _DOWN_STRIPS))
     scratch.counters[:] = 0
     for_x, for_act, for_y = (counter[:1] for counter in scratch.counters)
-    panels, tiles = scratch.panels, scratch.tiles
+    by, panels, tiles = products(), scratch.panels, scratch.tiles
 
     def quantise(_: int, __: int, worker: int) -> None:
         _quantise(x, offsets, token, hidden, scratch.x, for_x)
 
     def gate_up(_: int, __: int, worker: int) -> None:
-        _gate_up(offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, panels[worker], tiles[worker], for_act)
+        _gate_up(
+            by, offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, panels[worker], tiles[worker], for_act
+        )
 
     def project_down(_: int, __: int, worker: int) -> None:
-        _down(y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, panels[worker], tiles[worker], for_y)
+        _down(
+            by, y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, panels[worker], tiles[worker], for_y
+        )
 
     workers = min(threads(), scratch.threads)
     run_workers(quantise, -(-len(token) // _ROUTES), workers)
@@ -154,8 +159,8 @@ def _quantise(x: F32, offsets: I64, token: I32, hidden: int, records: U8, counte
 
 @compiled
 def _gate_up(
-    offsets: I64, arena: U8, gate: I64, up: I64, hidden: int, ffn: int, x: U8, act: U8, panel: U8, tiles: F32,
-    counter: I64,
+    by: tuple[int, int], offsets: I64, arena: U8, gate: I64, up: I64, hidden: int, ffn: int, x: U8, act: U8, panel: U8,
+    tiles: F32, counter: I64,
 ) -> None:  # fmt: skip
     """The records of silu(Wg x) * (Wu x); a share is an FFN strip of a slot."""
     strips, blocks = ffn // COLUMNS, hidden // COLUMNS
@@ -169,8 +174,8 @@ def _gate_up(
         for first in range(0, rows, ROW_BLOCK):
             some = min(ROW_BLOCK, rows - first)
             records = address(x) + RECORD_BYTES * (offsets[slot] + first) * blocks
-            strip_product(records, some, weights + gate[slot], blocks, address(panel), gates)
-            strip_product(records, some, weights + up[slot], blocks, address(panel), ups)
+            strip_product(by, records, some, weights + gate[slot], blocks, address(panel), gates)
+            strip_product(by, records, some, weights + up[slot], blocks, address(panel), ups)
             for j in range(some * COLUMNS):
                 gates[j] = silu(gates[j]) * ups[j]
             out = address(act) + RECORD_BYTES * (offsets[slot] + first) * strips
@@ -182,24 +187,22 @@ def _gate_up(
 
 @compiled
 def _down(
-    y: F32, offsets: I64, token: I32, weight: F32, arena: U8, down: I64, hidden: int, ffn: int, act: U8, panel: U8,
-    tiles: F32, counter: I64,
+    by: tuple[int, int], y: F32, offsets: I64, token: I32, weight: F32, arena: U8, down: I64, hidden: int, ffn: int,
+    act: U8, panel: U8, tiles: F32, counter: I64,
 ) -> None:  # fmt: skip
     """y[t] += a * (Wd act); a share is a few neighbouring hidden strips."""
     strips, blocks = hidden // COLUMNS, ffn // COLUMNS
-    sums = tiles[0]
     begin = take_share(address(counter)) * _DOWN_STRIPS
     while begin < strips:
+        some_strips = min(_DOWN_STRIPS, strips - begin)
         for slot in range(len(offsets) - 1):
             rows = offsets[slot + 1] - offsets[slot]
             for first in range(0, rows, ROW_BLOCK):
                 some = min(ROW_BLOCK, rows - first)
                 records = address(act) + RECORD_BYTES * (offsets[slot] + first) * blocks
-                for strip in range(begin, min(begin + _DOWN_STRIPS, strips)):
-                    weights = address(arena) + down[slot] + strip * blocks * BLOCK_BYTES
-                    strip_product(records, some, weights, blocks, address(panel), sums)
-                    for r in range(some):
-                        t, a = token[offsets[slot] + first + r], weight[offsets[slot] + first + r]
-                        for j in range(COLUMNS):
-                            y[t, strip * COLUMNS + j] += a * sums[r * COLUMNS + j]
+                for s in range(some_strips):
+                    weights = address(arena) + down[slot] + (begin + s) * blocks * BLOCK_BYTES
+                    strip_product(by, records, some, weights, blocks, address(panel), tiles[s])
+                to = address(y) + 4 * COLUMNS * begin
+                scatter(to, hidden, token, weight, offsets[slot] + first, some, tiles, some_strips)
         begin = take_share(address(counter)) * _DOWN_STRIPS

@@ -53,7 +53,8 @@ def emit_peak(builder: ir.IRBuilder, dot: Dot, turns: ir.Value, words: ir.Value)
     """Emit the loop. A step takes its neighbour as weights: with constant ones, LLVM would multiply once for all."""
     size = 4 * dot.lanes
     operand = load(builder, words, 0, dot.words)
-    variables = [builder.alloca(dot.words) for _ in range(CHAINS)]  # which LLVM puts in registers
+    with builder.goto_entry_block():
+        variables = [builder.alloca(dot.words) for _ in range(CHAINS)]  # which LLVM puts in registers
     for variable in variables:
         builder.store(operand, variable)
     with loop(builder, turns):

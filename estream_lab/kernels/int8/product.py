@@ -48,13 +48,12 @@ def product_kernel(dot: Dot, packed: bool) -> Any:
     - w: as many blocks of a strip, packed or as a panel;
     - c: (rows, 32) float32.
 
-    Nothing is bounds-checked. The function that calls it is never inlined: copies of the loops cost seconds to compile.
+    Nothing is bounds-checked. Use it in one function: copies of the loops cost seconds to compile.
     """
 
     @intrinsic
     def kernel(typing_context: Any, rows: Any, x: Any, w: Any, blocks: Any, c: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            builder.function.attributes.add("noinline")
             emit_product(builder, dot, packed, *arguments)
             return context.get_dummy_value()
 
@@ -87,6 +86,7 @@ def _add_blocks(
     source = Packed if packed else Panel
     steps = ((x, ir.Constant(I64, rows * RECORD_BYTES)), (w, ir.Constant(I64, source.bytes)))
     with loop(builder, blocks, *steps) as (x_block, w_block):
+        source.ahead(builder, w_block)
         if dot.width == COLUMNS:
             _add_block(builder, dot, x_block, source(builder, dot, w_block, ir.Constant(I64, 0)), sums, rows)
         else:
@@ -132,7 +132,8 @@ class _Sums:
         self._builder, self._dot, self._c, self._kind = builder, dot, c, vector(F32, dot.lanes)
         self._own: dict[tuple[int, int], ir.Value] = {}
         if dot.width == COLUMNS:
-            self._own = {(r, v): builder.alloca(self._kind) for r in range(rows) for v in range(dot.vectors)}
+            with builder.goto_entry_block():  # elsewhere it would be memory, and more of it on every turn of a loop
+                self._own = {(r, v): builder.alloca(self._kind) for r in range(rows) for v in range(dot.vectors)}
         for at, variable in self._own.items():
             builder.store(builder.load(self._in_memory(*at), align=4), variable)
 

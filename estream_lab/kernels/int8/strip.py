@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from estream_lab.kernels.arrays import F32
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.vector_ir import COLUMNS, address
+from estream_lab.kernels.int8.apart import address_of, call_at
 from estream_lab.kernels.int8.dot import DOTS
 from estream_lab.kernels.int8.features import variant
 from estream_lab.kernels.int8.product import product_kernel
@@ -42,30 +45,26 @@ def record_place(rows: int, blocks: int, r: int) -> tuple[int, int]:
 
 
 @compiled
-def strip_product(x: int, rows: int, w: int, blocks: int, panel: int, tile: F32) -> None:
+def strip_product(products: tuple[int, int], x: int, rows: int, w: int, blocks: int, panel: int, tile: F32) -> None:
     """tile[: rows * 32] as (rows, 32) = `rows` rows of records times one strip of `blocks` packed blocks.
 
     x, w and panel are addresses: of the records (see `record_place`), of the strip, and of room for `PANEL_BLOCKS`
-    blocks of a panel.
+    blocks of a panel; `products` are those that `products` returns.
     """
     for j in range(rows * COLUMNS):
         tile[j] = 0
-    if rows <= PACKED_ROWS:
-        _add_packed(x, rows, w, blocks, address(tile))
-        return
-    for first in range(0, blocks, PANEL_BLOCKS):
-        some = min(PANEL_BLOCKS, blocks - first)
-        _decode_panel(w + first * BLOCK_BYTES, some, panel)
-        _add_panel(x, rows, blocks, first, some, panel, address(tile))
+    product = products[0] if rows <= PACKED_ROWS else products[1]
+    call_at(product, x, rows, w, blocks, panel, address(tile))
+
+
+@cache
+def products() -> tuple[int, int]:
+    """The addresses of the products with packed weights and with panels."""
+    return address_of(_add_packed), address_of(_add_panels)
 
 
 @compiled
-def _decode_panel(w: int, blocks: int, panel: int) -> None:
-    _decode(w, blocks, panel)
-
-
-@compiled
-def _add_packed(x: int, rows: int, w: int, blocks: int, c: int) -> None:
+def _add_packed(x: int, rows: int, w: int, blocks: int, panel: int, c: int) -> None:
     pieces = -(-rows // _MOST)
     r = 0
     for piece in range(pieces):
@@ -75,11 +74,13 @@ def _add_packed(x: int, rows: int, w: int, blocks: int, c: int) -> None:
 
 
 @compiled
-def _add_panel(x: int, rows: int, blocks: int, first: int, some: int, panel: int, c: int) -> None:
-    """Add the products of the blocks first .. first + some, which are in the panel."""
+def _add_panels(x: int, rows: int, w: int, blocks: int, panel: int, c: int) -> None:
     pieces = -(-rows // _MOST)
-    r = 0
-    for piece in range(pieces):
-        size = rows // pieces + (piece < rows % pieces)
-        _panel(size, x + RECORD_BYTES * (r * blocks + size * first), panel, some, c + 4 * COLUMNS * r)
-        r += size
+    for first in range(0, blocks, PANEL_BLOCKS):
+        some = min(PANEL_BLOCKS, blocks - first)
+        _decode(w + first * BLOCK_BYTES, some, panel)
+        r = 0
+        for piece in range(pieces):
+            size = rows // pieces + (piece < rows % pieces)
+            _panel(size, x + RECORD_BYTES * (r * blocks + size * first), panel, some, c + 4 * COLUMNS * r)
+            r += size

@@ -45,6 +45,14 @@ def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, offset: int
     builder.store(value, builder.inttoptr(after(builder, address, offset), value.type.as_pointer()), align=align)
 
 
+def prefetch(builder: ir.IRBuilder, address: ir.Value, offset: int, size: int) -> None:
+    """Bring the cache lines of `size` bytes that will be read; there need not be memory."""
+    flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # to read, into every cache, of data
+    for line in range(offset, offset + size, 64):
+        pointer = builder.inttoptr(after(builder, address, line), I8.as_pointer())
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
+
+
 def broadcast(builder: ir.IRBuilder, value: ir.Value, count: int) -> ir.Value:
     """A number in every lane of a vector."""
     kind = vector(value.type, count)

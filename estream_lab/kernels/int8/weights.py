@@ -10,7 +10,18 @@ from numba.extending import intrinsic
 
 from estream_lab.kernels.host.vector_ir import COLUMNS
 from estream_lab.kernels.int8.dot import Dot
-from estream_lab.kernels.int8.vectors import F32, I16, I64, constant, floats_of_halves, load, loop, store, vector
+from estream_lab.kernels.int8.vectors import (
+    F32,
+    I16,
+    I64,
+    constant,
+    floats_of_halves,
+    load,
+    loop,
+    prefetch,
+    store,
+    vector,
+)
 from estream_lab.kernels.layout import BLOCK_BYTES
 
 NIBBLE_BYTES = 512
@@ -20,6 +31,9 @@ PANEL_BLOCK_BYTES = 1152
 """32 x 32 weights a byte each, quad by quad and then column by column as in a packed block; 32 fp32 scales."""
 
 _PANEL_SCALES = 1024
+AHEAD = 8
+"""Blocks between the one that is read and the one that is brought from memory."""
+
 QUADS = 8
 """Quads of a block."""
 
@@ -31,6 +45,11 @@ class Packed:
     """
 
     bytes = BLOCK_BYTES
+
+    @staticmethod
+    def ahead(builder: ir.IRBuilder, block: ir.Value) -> None:
+        """Have a later block brought: processors look ahead themselves, but not into another page of memory."""
+        prefetch(builder, block, AHEAD * BLOCK_BYTES, BLOCK_BYTES)
 
     def __init__(self, builder: ir.IRBuilder, dot: Dot, block: ir.Value, column: ir.Value) -> None:
         self._builder, self._dot = builder, dot
@@ -58,6 +77,10 @@ class Panel:
 
     bytes = PANEL_BLOCK_BYTES
 
+    @staticmethod
+    def ahead(builder: ir.IRBuilder, block: ir.Value) -> None:
+        """Nothing: a panel is in the cache."""
+
     def __init__(self, builder: ir.IRBuilder, dot: Dot, block: ir.Value, column: ir.Value) -> None:
         self._builder, self._dot = builder, dot
         self._words = builder.add(block, builder.shl(column, ir.Constant(I64, 2)))
@@ -80,7 +103,6 @@ def panel_decoder(dot: Dot) -> Any:
     @intrinsic
     def decode(typing_context: Any, w: Any, blocks: Any, panel: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            builder.function.attributes.add("noinline")
             emit_decode(builder, dot, *arguments)
             return context.get_dummy_value()
 
@@ -93,6 +115,7 @@ def emit_decode(builder: ir.IRBuilder, dot: Dot, w: ir.Value, blocks: ir.Value, 
     """Emit the decoder: see `panel_decoder`."""
     steps = ((w, ir.Constant(I64, BLOCK_BYTES)), (panel, ir.Constant(I64, PANEL_BLOCK_BYTES)))
     with loop(builder, blocks, *steps) as (block, out):
+        Packed.ahead(builder, block)
         packed = Packed(builder, dot, block, ir.Constant(I64, 0))
         for v in range(COLUMNS // dot.lanes):
             for quad in range(QUADS):

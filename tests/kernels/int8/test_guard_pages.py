@@ -55,7 +55,7 @@ def strip_case(rows, at_end, wrong=None):
     w = guarded(576 * blocks, at_end, off("weights"))
     panel = guarded(1152 * 8, at_end, off("panel"))
     tile = array(np.empty(32 * rows, np.float32), at_end, 4 * off("tile"))
-    strip.strip_product(x, rows, w, blocks, panel, tile)
+    strip.strip_product(strip.products(), x, rows, w, blocks, panel, tile)
     source, record = guarded(128, at_end, off("source")), guarded(40, at_end, off("record"))
     quantise(source, record)
 

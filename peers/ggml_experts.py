@@ -1,4 +1,4 @@
-"""One MoE layer in ggml: weights in one quantisation and buffer type, and the graph that llama.cpp builds over them.
+"""One MoE layer in ggml: weights in one buffer type, and the graph that llama.cpp builds over them.
 
 The graph is that of `build_moe_ffn` behind the router: up and gate by `ggml_mul_mat_id`, `ggml_swiglu_split`,
 down by `ggml_mul_mat_id`, times the routes' weights, and the sum over a token's experts.
@@ -17,29 +17,35 @@ WEIGHTS_USAGE = 1  # GGML_BACKEND_BUFFER_USAGE_WEIGHTS
 class Experts:
     """Weights of one layer in one quantisation and buffer type, and the graph that uses them."""
 
-    def __init__(self, lib, quant, layer):
-        self.lib, self.layer, self.quant = lib, layer, TYPES[quant]
-        self.weights_memory, self.graph_memory, self.held, self.allocator = None, None, None, None
+    def __init__(self, lib, quants, layer):
+        """`quants` of gate, up and down."""
+        self.lib, self.layer, self.quants = lib, layer, quants
+        self.memories, self.held, self.allocator = [], [], None
 
-    def allocate(self, buffer_type):
-        """Weights without values yet, and the graph.
+    def allocate(self, buffer_types):
+        """Weights without values yet, each projection in its buffer type, and the graph.
 
         Raises:
-            Unsupported: the build doesn't multiply this quantisation in this buffer type here.
+            Unsupported: the build doesn't multiply one of these quantisations in its buffer type here.
         """
-        lib, layer = self.lib, self.layer
-        self.weights_memory = lib.ggml_init(InitParams(4 * lib.ggml_tensor_overhead(), None, True))
-        self.planes = [
-            lib.ggml_new_tensor_3d(self.weights_memory, self.quant, inputs, outputs, layer.experts)
-            for outputs, inputs in layer.planes
-        ]
-        self.held = lib.ggml_backend_alloc_ctx_tensors_from_buft(self.weights_memory, buffer_type)
-        if not self.held:
-            raise MemoryError("ggml could not allocate the weights")
-        lib.ggml_backend_buffer_set_usage(self.held, WEIGHTS_USAGE)
+        lib = self.lib
+        self.planes = [self._plane(*of) for of in zip(self.quants, self.layer.planes, buffer_types, strict=True)]
         self._build()
         if not all(lib.ggml_backend_dev_supports_op(lib.device, product) for product in self.products):
             raise Unsupported("this build doesn't multiply this quantisation in this buffer type on this processor")
+
+    def _plane(self, quant, sizes, buffer_type):
+        """One projection of all experts: [inputs, outputs, E]."""
+        lib, (outputs, inputs) = self.lib, sizes
+        memory = lib.ggml_init(InitParams(2 * lib.ggml_tensor_overhead(), None, True))
+        self.memories.append(memory)
+        tensor = lib.ggml_new_tensor_3d(memory, TYPES[quant], inputs, outputs, self.layer.experts)
+        buffer = lib.ggml_backend_alloc_ctx_tensors_from_buft(memory, buffer_type)
+        if not buffer:
+            raise MemoryError("ggml could not allocate the weights")
+        self.held.append(buffer)
+        lib.ggml_backend_buffer_set_usage(buffer, WEIGHTS_USAGE)
+        return tensor
 
     def load(self, blocks):
         """Set every expert's weights: `blocks(plane, expert)` gives a distinct projection's bytes."""
@@ -52,7 +58,8 @@ class Experts:
         """llama.cpp's graph, its inputs and outputs allocated once."""
         lib, layer = self.lib, self.layer
         size = 256 * lib.ggml_tensor_overhead() + lib.ggml_graph_overhead_custom(GRAPH_NODES, False)
-        memory = self.graph_memory = lib.ggml_init(InitParams(size, None, True))
+        memory = lib.ggml_init(InitParams(size, None, True))
+        self.memories.append(memory)
         self.graph = lib.ggml_new_graph_custom(memory, GRAPH_NODES, False)
         self.x = lib.ggml_new_tensor_3d(memory, F32, layer.hidden, 1, layer.tokens)
         self.expert = lib.ggml_new_tensor_2d(memory, I32, layer.top_k, layer.tokens)
@@ -64,7 +71,7 @@ class Experts:
         gate = lib.ggml_mul_mat_id(memory, gate_weights, self.x, self.expert)  # [F, k, T]
         act = lib.ggml_swiglu_split(memory, gate, up)
         down = lib.ggml_mul_mat_id(memory, down_weights, act, self.expert)  # [H, k, T]
-        self.products = (up, gate, down)
+        self.products = (gate, up, down)
         weighted = lib.ggml_mul(memory, down, self.weight)
         lib.ggml_build_forward_expand(self.graph, weighted)
         row = 4 * layer.hidden
@@ -103,8 +110,7 @@ class Experts:
         """Free everything."""
         if self.allocator:
             self.lib.ggml_gallocr_free(self.allocator)
-        if self.held:
-            self.lib.ggml_backend_buffer_free(self.held)
-        for memory in (self.graph_memory, self.weights_memory):
-            if memory:
-                self.lib.ggml_free(memory)
+        for buffer in self.held:
+            self.lib.ggml_backend_buffer_free(buffer)
+        for memory in self.memories:
+            self.lib.ggml_free(memory)

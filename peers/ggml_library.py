@@ -35,7 +35,7 @@ class Feature(Structure):
 
 
 # enum ggml_type, ggml.h
-TYPES = {"q4_0": 2, "q4_1": 3, "q4_K": 12, "iq4_nl": 20, "iq4_xs": 23, "mxfp4": 39}
+TYPES = {"q4_0": 2, "q4_1": 3, "q5_0": 6, "q4_K": 12, "iq4_nl": 20, "iq4_xs": 23, "mxfp4": 39}
 F32, I32 = 0, 26
 
 # name: (result, arguments); tensors, graphs, buffers and the like are opaque addresses

@@ -1,18 +1,21 @@
 """ggml as a peer, run by .venv-peers' Python: a sweep over quantisation and repacked weights, made anew every run."""
 
 import sys
-from functools import partial
 
 import numpy as np
 from ggml_experts import Experts
 from ggml_library import TYPES, Library
 from serve import Unsupported, serve
 
-REPACKED = "CPU_REPACK"
+PLAIN, REPACKED = "CPU", "CPU_REPACK"
 # every four-bit form that the library quantises to, repacked and not
 SWEEP = {
-    f"{quant}{suffix}": (quant, buffer) for quant in TYPES for suffix, buffer in ((" repacked", True), ("", False))
+    f"{quant}{suffix}": (quant, buffer)
+    for quant in ("q4_0", "q4_1", "q4_K", "iq4_nl", "iq4_xs", "mxfp4")
+    for suffix, buffer in ((" repacked", REPACKED), ("", PLAIN))
 }
+# what llama.cpp quantises a projection to whose inputs are no multiple of the form's 256
+FALLBACK = {"q4_K": "q5_0", "iq4_xs": "iq4_nl"}
 
 
 class Ggml:
@@ -43,21 +46,39 @@ class Ggml:
 
     def prepare(self, row, layer):
         """Quantise, place, and build the graph."""
-        quant, repacked = SWEEP[row]
-        if repacked and REPACKED not in self.buffers:
+        quant, buffer = SWEEP[row]
+        if buffer not in self.buffers:
             raise Unsupported("this build of ggml doesn't repack weights")
-        block = self.lib.ggml_get_type_traits(TYPES[quant]).contents.blck_size
-        if layer.hidden % block or layer.ffn % block:
-            raise Unsupported(f"{quant} needs sizes that are multiples of {block}")
-        experts = Experts(self.lib, quant, layer)
+        quants = [self._fitting(quant, inputs) for _, inputs in layer.planes]
+        # a fallback that can't be repacked lies plain beside projections that are, as llama.cpp places each for itself
+        own = [buffer if found == quant else PLAIN for found in quants]
+        choices = [[buffer] * 3, own] if own != [buffer] * 3 and quant in quants else [[buffer] * 3]
+        experts, placed = self._placed(quants, layer, choices)
         try:
-            experts.allocate(self.buffers[REPACKED if repacked else "CPU"])
-            experts.load(partial(self._blocks, quant, layer))
+            experts.load(lambda plane, expert: self._blocks(quants[plane], layer, plane, expert))
         except BaseException:
             experts.close()
             raise
-        self.prepared[row] = (quant, layer, experts)
-        return {"arithmetic": "int8", "own_weights": quant != "q4_0", "buffer": REPACKED if repacked else "CPU"}
+        self.prepared[row] = (quants, layer, experts)
+        notes = {"quants": quants, "buffers": placed}
+        return {"arithmetic": "int8", "own_weights": quant != "q4_0", **notes}
+
+    def _placed(self, quants, layer, choices):
+        """Experts in the first choice of buffer types that this build supports, and that choice."""
+        for choice in choices:
+            experts = Experts(self.lib, quants, layer)
+            try:
+                experts.allocate([self.buffers[name] for name in choice])
+                return experts, choice
+            except BaseException as error:
+                experts.close()
+                if not isinstance(error, Unsupported) or choice is choices[-1]:
+                    raise
+
+    def _fitting(self, quant, inputs):
+        """The form itself, or what llama.cpp falls back to."""
+        block = self.lib.ggml_get_type_traits(TYPES[quant]).contents.blck_size
+        return FALLBACK[quant] if inputs % block else quant
 
     def _bytes_per_weight(self, quant):
         traits = self.lib.ggml_get_type_traits(TYPES[quant]).contents
@@ -84,10 +105,10 @@ class Ggml:
 
     def weights(self, row):
         """The weights that the row computes with, dequantised by ggml itself."""
-        quant, layer, _ = self.prepared[row]
-        to_float = self.lib.ggml_get_type_traits(TYPES[quant]).contents.to_float
+        quants, layer, _ = self.prepared[row]
         for expert in range(layer.distinct):
-            for plane in range(3):
+            for plane, quant in enumerate(quants):
+                to_float = self.lib.ggml_get_type_traits(TYPES[quant]).contents.to_float
                 blocks = np.array(self._blocks(quant, layer, plane, expert))
                 whole = np.empty(layer.hidden * layer.ffn, np.float32)
                 to_float(blocks.ctypes.data, whole.ctypes.data, whole.size)
@@ -95,10 +116,9 @@ class Ggml:
 
     def release(self, row):
         """Free a row's memory."""
-        quant, _, experts = self.prepared.pop(row)
-        experts.close()
-        if quant not in {other for other, _, _ in self.prepared.values()}:
-            self.blocks = {key: blocks for key, blocks in self.blocks.items() if key[0] != quant}
+        self.prepared.pop(row)[2].close()
+        used = {quant for quants, _, _ in self.prepared.values() for quant in quants}
+        self.blocks = {key: blocks for key, blocks in self.blocks.items() if key[0] in used}
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.rows import Job, Prepared
 from estream_lab.bench.weights import Dequantised
 from estream_lab.experts.binding import Binder, Binding
+from estream_lab.kernels import int8
 from estream_lab.kernels.host import Scratch, expert_bank, set_threads
 from estream_lab.kernels.layout import pack_q4_32x32, projection_bytes
 from estream_lab.routing import Routes
@@ -75,7 +76,21 @@ def fp32(job: Job, slots: Slots) -> Bank:
     return run
 
 
-LANES = (Lane("host fp32", "fp32", fp32),)
+def quantised(job: Job, slots: Slots) -> Bank:
+    """`kernels.int8.expert_bank`: activations quantised to int8 in blocks of 32."""
+    shape = job.weights.shape
+    scratch = int8.Scratch(job.tokens * shape.top_k, shape.hidden, shape.ffn, job.threads)
+
+    def run(x: Activations, y: Activations, bound: Binding) -> None:
+        int8.expert_bank(
+            x, y, bound.offsets, bound.token, bound.weight, slots.arena, slots.gate, slots.up, slots.down,
+            shape.hidden, shape.ffn, scratch,
+        )  # fmt: skip
+
+    return run
+
+
+LANES = (Lane("host int8", "int8", quantised), Lane("host fp32", "fp32", fp32))
 """Our rows; the first is what others are compared with."""
 
 
@@ -97,7 +112,8 @@ class OurRow:
         self._token = np.repeat(np.arange(job.tokens, dtype=np.int32), shape.top_k)
         self._y = np.zeros((job.tokens, shape.hidden), np.float32)
         self._bank = self._lane.make(job, Slots.pack(job))
-        return Prepared(self._lane.arithmetic, False, {})
+        notes = {"variant": int8.description()} if self._lane.arithmetic == "int8" else {}
+        return Prepared(self._lane.arithmetic, False, notes)
 
     def run(self, inputs: Inputs) -> float:
         """See `Row`."""

@@ -10,6 +10,7 @@ import pytest
 from estream_lab.bench import comparison, peers, rounds, session
 from estream_lab.bench.comparison import compare
 from estream_lab.bench.inputs import KINDS, Inputs
+from estream_lab.bench.ours import LANES
 from estream_lab.bench.session import PeerFailed
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.errors import EStreamError
@@ -47,19 +48,24 @@ def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -
     assert found["threads"] == 1 and found["rounds"] == 2 and found["peak"] == {"fp32": 1e9}
     assert found["peer_build"]["ggml"]["features"] == "none" and found["machine"] and found["versions"]["numba"]
     names = [(row["tokens"], row["implementation"], row["name"]) for row in found["rows"]]
-    per_layer = [("estream", "host fp32"), ("ggml", "plain"), ("ggml", "halved")]
+    per_layer = [*(("estream", lane.name) for lane in LANES), ("ggml", "plain"), ("ggml", "halved")]
+    lanes = len(LANES)
     assert names == [(tokens, *name) for tokens in (9, 3) for name in per_layer]
     for row in found["rows"]:
-        assert row["shape"] == "tiny" and row["arithmetic"] == "fp32" and len(row["seconds"]) == 2
+        assert row["shape"] == "tiny" and len(row["seconds"]) == 2
         assert row["relative_errors"].keys() == {"gaussian", "lognormal", "outliers"}
-        assert row["relative_error"] == row["relative_errors"]["gaussian"] < 1e-5
+        bound = {"fp32": 1e-5, "int8": 0.03}[row["arithmetic"]]
+        assert row["relative_error"] == row["relative_errors"]["gaussian"] < bound
         assert row["macs_per_second"] == pytest.approx(SHAPE.macs(row["tokens"]) / row["seconds_median"])
-        assert row["fraction_of_peak"] == pytest.approx(row["macs_per_second"] / 1e9)
+        peak = {"fp32": pytest.approx(row["macs_per_second"] / 1e9), "int8": None}[row["arithmetic"]]
+        assert row["fraction_of_peak"] == peak
         assert row["times_fastest"] is not None and row.get("note") == (1 if row["implementation"] == "ggml" else None)
-    assert [row["quant"] for row in found["rows"][:3]] == ["q4_0", "q4_0", "q4_0 halved"]
+    assert [row["quant"] for row in found["rows"][lanes - 1 : lanes + 2]] == ["q4_0", "q4_0", "q4_0 halved"]
+    assert [row["default"] for row in found["rows"][: lanes + 2]] == [True, *[False] * (lanes - 1), True, False]
     refused = {"implementation": "ggml", "name": "never", "reason": "nobody has this"}
     assert found["unsupported"] == [{"shape": "tiny", "tokens": tokens, **refused} for tokens in (9, 3)]
-    assert parts[-1] == ("tiny, 3 tokens: rounds", 6, 6) and ("tiny, 3 tokens: errors", 3, 3) in parts
+    assert parts[-1] == ("tiny, 3 tokens: rounds", 2 * (lanes + 2), 2 * (lanes + 2))
+    assert ("tiny, 3 tokens: errors", lanes + 2, lanes + 2) in parts
     assert list(tmp_path.glob("tiny.*")) == [] and list(tmp_path.glob("ggml.*")) == []
 
 
@@ -79,7 +85,7 @@ def test_no_call_sees_inputs_of_another(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_errors_are_taken_for_the_kinds_that_are_asked_for(tmp_path: Path) -> None:
     rows = run(tmp_path, kinds=["outliers"])["rows"]
-    assert [list(row["relative_errors"]) for row in rows] == [["outliers"]] * 3
+    assert [list(row["relative_errors"]) for row in rows] == [["outliers"]] * (len(LANES) + 2)
 
 
 def test_the_time_is_what_the_peer_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +127,7 @@ def test_what_does_not_fit_into_memory_is_said_before_anything_is_placed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(comparison, "available_memory_bytes", lambda: 4 * 3 * SHAPE.weights)  # of the three peer rows
-    with pytest.raises(EStreamError, match="4 rows of tiny with 9 tokens need .* fewer peers"):
+    with pytest.raises(EStreamError, match=f"{len(LANES) + 3} rows of tiny with 9 tokens need .* fewer peers"):
         run(tmp_path)
 
 

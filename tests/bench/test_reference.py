@@ -68,7 +68,7 @@ def test_our_rows_compute_the_layer_again_and_again(lane: object, weights: Weigh
         for seed in (1, 2):  # a second call starts from nothing
             inputs = Inputs.draw(SHAPE, 33, "lognormal", seed, tmp_path / "inputs")
             exact = reference(inputs, weights.dequantised, weights.distinct)
-            bound = {"fp32": 1e-5, "bf16": 0.004, "int8": 0.02}[prepared.arithmetic]
+            bound = {"fp32": 1e-5, "bf16": 0.004, "int8": 0.03}[prepared.arithmetic]
             assert relative_error(row.output(inputs), exact) < bound
             assert row.run(inputs) > 0
     finally:

@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from estream_lab.bench import peers, rounds
+from estream_lab.bench.ours import LANES
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.cli import main
 from estream_lab.cli.bench import kernels
 
 PEER = Path(__file__).parent.parent.parent / "bench" / "numpy_peer.py"
 COMMAND = ["bench", "kernels", "--shape", "olmoe", "--tokens", "5", "--threads", "1", "--rounds", "1"]
+
+
+LINE = sum(width + 1 for _, width in kernels.COLUMNS)
 
 
 @pytest.fixture(autouse=True)
@@ -43,18 +47,23 @@ def test_the_table_names_every_row_and_who_did_not_take_part(capsys: pytest.Capt
     assert "ggml: none" in out and "torch: none" in out
     for layer in ("olmoe, 3 tokens", "olmoe, 5 tokens"):
         part = out.split(layer)[1].split("\n\n")[0]
-        assert part.count("estream host fp32") == part.count("ggml plain") == part.count("torch halved") == 1
+        assert [part.count(f"estream {lane.name} ") for lane in LANES] == [1] * len(LANES)
+        assert part.count("ggml plain") == part.count("torch halved") == 1
         assert part.count("nobody has this") == 2
-        marks = {tuple(line.split()[:2]): line.partition("0.0000")[2].strip() for line in part.splitlines()}
-        assert marks["estream", "host"] == "default" and marks["ggml", "plain"].startswith("default")
-        assert (marks["ggml", "plain"] + marks["ggml", "halved"]).count("fastest") == 1
-        assert marks["torch", "plain"] == marks["torch", "halved"] == ""
+        marks = {_name(line): line[LINE:].strip() for line in part.splitlines()}
+        assert marks[f"estream {LANES[0].name}"] == "default" and marks["ggml plain"].startswith("default")
+        assert (marks["ggml plain"] + marks["ggml halved"]).count("fastest") == 1
+        assert marks["torch plain"] == marks["torch halved"] == ""
+
+
+def _name(line: str) -> str:
+    return line[: kernels.COLUMNS[0][1]].strip()
 
 
 def test_without_peers_ours_are_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMAND, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [row["implementation"] for row in found["rows"]] == ["estream"] and found["peer_build"] == {}
+    assert [row["name"] for row in found["rows"]] == [lane.name for lane in LANES] and found["peer_build"] == {}
     assert found["rows"][0]["times_fastest"] is None and found["peak"] is None
 
 

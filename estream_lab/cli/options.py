@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
-from estream_lab.experts.executors import EXECUTORS
+from estream_lab.experts.executors import EXECUTORS, HOST_PROFILES
 from estream_lab.experts.retention import KeepFirst
 from estream_lab.experts.schedule import POLICIES
 from estream_lab.kernels.profiles import DEFAULT_PROFILE, PROFILES
@@ -77,10 +77,13 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
         "--executor",
         choices=EXECUTORS,
         default="host",
-        help="what evaluates experts: the host's fp32 kernels, or the device's arithmetic bit for bit (default: host)",
+        help="what evaluates experts: the host's own kernels, or the device's arithmetic bit for bit (default: host)",
     )
     parser.add_argument(
-        "--profile", choices=list(PROFILES), help=f"with exact: its numerics profile (default {DEFAULT_PROFILE})"
+        "--profile",
+        choices=[*HOST_PROFILES, *PROFILES],
+        help=f"the executor's arithmetic: with host {HOST_PROFILES[0]} (default), or {HOST_PROFILES[1]}, which is "
+        f"faster and quantises activations; with exact one of the others (default {DEFAULT_PROFILE})",
     )
     parser.add_argument("--vtcm", type=size, metavar="SIZE", help="with exact: on-chip memory (default 8MiB)")
     parser.add_argument(

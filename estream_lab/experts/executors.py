@@ -49,6 +49,16 @@ class Executor:
 HOST = Executor("host", HostKernel.numerics_profile, HostKernel, HostKernel.bytes_for, "f32")
 """The host's fp32 kernels."""
 
+HOST_PROFILES = (HOST.numerics_profile, "host-int8")
+"""What the host's arithmetic can be: activations in fp32, or quantised to int8 in blocks of 32."""
+
+
+def host_int8() -> Executor:
+    """The host's kernels for activations in int8."""
+    from estream_lab.experts.int8 import Int8Kernel  # who computes in fp32 doesn't load it
+
+    return Executor("host", Int8Kernel.numerics_profile, Int8Kernel, Int8Kernel.bytes_for)
+
 
 def exact(
     profile_name: str = DEFAULT_PROFILE, vtcm_bytes: int = DEFAULT_VTCM_BYTES, *, steps: bool = False
@@ -80,15 +90,20 @@ def executor(name: str, profile_name: str | None, vtcm_bytes: int | None, *, ste
     """The executor of this name.
 
     Raises:
-        EStreamError: there is none, or a profile, a capacity or steps for one that has no such thing.
+        EStreamError: there is none, or it has no such profile, no capacity or no steps.
     """
     if name not in EXECUTORS:
         raise EStreamError(f"there is no executor '{name}': choose one of {', '.join(EXECUTORS)}")
     if name == "exact":
         capacity = DEFAULT_VTCM_BYTES if vtcm_bytes is None else vtcm_bytes
         return exact(DEFAULT_PROFILE if profile_name is None else profile_name, capacity, steps=steps)
-    given = {"numerics profile": profile_name, "VTCM capacity": vtcm_bytes, "record of steps": steps or None}
+    given = {"VTCM capacity": vtcm_bytes, "record of steps": steps or None}
     for what, value in given.items():
         if value is not None:
             raise EStreamError(f"the {name} executor has no {what}: choose the exact one, or leave that out")
-    return HOST
+    if profile_name is not None and profile_name not in HOST_PROFILES:
+        raise EStreamError(
+            f"the {name} executor has no numerics profile '{profile_name}': choose {' or '.join(HOST_PROFILES)}, "
+            "or the exact executor"
+        )
+    return HOST if profile_name in (None, HOST.numerics_profile) else host_int8()

@@ -58,7 +58,7 @@ PREFILL = [
     Step("the manifest is read", store_module, "read_regular"),
     Step("the store is opened", Store, "__init__"),
     Step("kernels are loaded", engine_prefill, "open_kernels"),
-    Step("a kernel runs", dense, "run_shares", 3),
+    Step("a kernel runs", dense, "run_workers", 3),
     Step("dense weights are read", Shard, "read", 7),
     Step("the records are opened", loader, "open_direct"),
     Step("tokens are embedded", Decoder, "embed"),

@@ -53,6 +53,7 @@ def examine(folder: Path, store: Path | None = None) -> list[Finding]:
         _python,
         _processor,
         _compiler,
+        _int8,
         _memory,
         _widgets,
         lambda: _direct_io(folder),
@@ -96,6 +97,32 @@ def _compiler() -> Finding:
             "set NUMBA_CACHE_DIR to a folder of your own",
         )
     return Finding("kernels", "ok", f"compiled and correct on a small product, {host.threads()} threads")
+
+
+def _int8() -> Finding:
+    """What the profile host-int8 multiplies with here, tried on one small expert against plain NumPy."""
+    import numpy as np
+
+    from estream_lab.kernels import int8
+    from estream_lab.kernels.int8 import reference
+    from estream_lab.kernels.layout import pack_q4_32x32
+    from estream_lab.kernels.quant import quantise_q4_0
+
+    size, rng = 32, np.random.default_rng(0)
+    weights = [quantise_q4_0(rng.standard_normal((size, size)).astype(np.float32)) for _ in range(3)]
+    packed = [pack_q4_32x32(q, d) for q, d in weights]
+    gate, up, down = (np.array([i * len(packed[0])]) for i in range(3))
+    arena, scratch = np.concatenate(packed), int8.Scratch(3, size, size, 1)
+    x = rng.standard_normal((3, size)).astype(np.float32)
+    routes = (np.array([0, 3]), np.arange(3, dtype=np.int32), np.ones(3, np.float32))
+    got, expected = np.zeros_like(x), np.zeros_like(x)
+    int8.expert_bank(x, got, *routes, arena, gate, up, down, size, size, scratch)
+    reference.expert_bank(x, expected, *routes, [(weights[0], weights[1], weights[2])])
+    if got.tobytes() != expected.tobytes():
+        return Finding(
+            "int8 kernels", "error", f"wrong results by {int8.description()}", "report this with --json's output"
+        )
+    return Finding("int8 kernels", "ok", int8.description())
 
 
 def _memory() -> Finding:

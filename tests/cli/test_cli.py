@@ -12,12 +12,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from estream_lab.cli import main, options, routes
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
-from estream_lab.kernels import compiled
+from estream_lab.kernels import compiled, int8
+from estream_lab.kernels.int8 import reference
 from estream_lab.routing import read_routes
 from tests.stores import SPEC, synthetic_store
 from tests.streaming.test_pack import write_checkpoint
@@ -118,6 +120,17 @@ def test_doctor_examines_a_store(estream: Run, store: str) -> None:
     assert status == 0 and all(set(f) == {"name", "status", "detail", "remedy"} for f in findings.values())
     assert "all 30 records" in findings["store"]["detail"]
     assert estream("doctor", store + "-gone")[0] == 1
+
+
+def test_doctor_tries_the_int8_kernels(estream: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> dict[str, str]:
+        return next(f for f in json.loads(estream("doctor", "--json")[1])["findings"] if f["name"] == "int8 kernels")
+
+    assert found()["status"] == "ok" and found()["detail"] == int8.description()
+    monkeypatch.setattr(
+        reference, "quantise", lambda x: (np.zeros(x.shape, np.int8), np.zeros((len(x), 1), np.float32))
+    )
+    assert found()["status"] == "error"
 
 
 def test_doctor_tells_that_no_compiled_code_can_be_kept(

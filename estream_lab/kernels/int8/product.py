@@ -38,12 +38,12 @@ from estream_lab.kernels.int8.vectors import (
 from estream_lab.kernels.int8.weights import QUADS, Packed, Panel
 
 
-def product_kernel(dot: Dot, packed: bool) -> Any:
+def product_kernel(dot: Dot, packed: bool, least: int = 1) -> Any:
     """An intrinsic that adds products to sums: ``c[r, :] += x[r, :] @ w`` for 0 <= r < rows, inputs ascending.
 
     Called as ``kernel(rows, x, w, blocks, c)`` with addresses and numbers:
 
-    - rows: 1 .. dot.rows, a register block;
+    - rows: `least` .. dot.rows, a register block; for other numbers nothing is done;
     - x: its records of `blocks` >= 1 blocks of inputs, one after the other;
     - w: as many blocks of a strip, packed or as a panel;
     - c: (rows, 32) float32.
@@ -54,7 +54,7 @@ def product_kernel(dot: Dot, packed: bool) -> Any:
     @intrinsic
     def kernel(typing_context: Any, rows: Any, x: Any, w: Any, blocks: Any, c: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            emit_product(builder, dot, packed, *arguments)
+            emit_product(builder, dot, packed, least, *arguments)
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 5), codegen
@@ -63,13 +63,13 @@ def product_kernel(dot: Dot, packed: bool) -> Any:
 
 
 def emit_product(
-    builder: ir.IRBuilder, dot: Dot, packed: bool, rows: ir.Value, x: ir.Value, w: ir.Value, blocks: ir.Value,
-    c: ir.Value,
+    builder: ir.IRBuilder, dot: Dot, packed: bool, least: int, rows: ir.Value, x: ir.Value, w: ir.Value,
+    blocks: ir.Value, c: ir.Value,
 ) -> None:  # fmt: skip
     """Emit a loop for each number of rows: see `product_kernel`."""
     done = builder.append_basic_block("added")
     choice = builder.switch(rows, done)
-    for fixed in range(1, dot.rows + 1):
+    for fixed in range(least, dot.rows + 1):
         case = builder.append_basic_block(f"rows{fixed}")
         choice.add_case(ir.Constant(I64, fixed), case)
         builder.position_at_end(case)

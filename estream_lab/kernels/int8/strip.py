@@ -16,13 +16,19 @@ from estream_lab.kernels.int8.scratch import PANEL_BLOCKS
 from estream_lab.kernels.int8.weights import panel_decoder
 from estream_lab.kernels.layout import BLOCK_BYTES
 
-PACKED_ROWS = 10
-"""Up to so many rows, weights are taken apart in registers: less work than a panel, which the rows would read once."""
+PACKED_ROWS = 32
+"""Up to so many rows, each register block takes the weights apart itself: that costs it less than its part of a panel.
+
+Measured with AVX2: a panel takes an eighth longer for 12 rows, as long for about 40, and 8 % less for 128.
+"""
 
 _DOT = DOTS[variant().name]
 _MOST = _DOT.rows
+LEAST_OF_MANY = max(1, _MOST - 1)
+"""Rows of the smallest register block into which more than `PACKED_ROWS` rows are cut."""
+
 _packed = product_kernel(_DOT, packed=True)
-_panel = product_kernel(_DOT, packed=False)
+_panel = product_kernel(_DOT, packed=False, least=LEAST_OF_MANY)
 _decode = panel_decoder(_DOT)
 quantise_record = quantiser(_DOT)
 

@@ -61,7 +61,7 @@ def strip_case(rows, at_end, wrong=None):
 
 
 def operator_case(at_end, wrong=False):
-    bank = Bank.random(3, 96, 64, [7, 0, 15, 1])
+    bank = Bank.random(3, 96, 64, [7, 0, 35, 1])
     expected = bank.expected()
     scratch = int8.Scratch(len(bank.token), bank.hidden, bank.ffn, 1)
     for name in ("x", "act", "panels", "tiles"):
@@ -91,10 +91,10 @@ def ends(case, *arguments):
 
 
 host.set_threads(1)
-Bank.random(3, 96, 64, [1, 20]).run()  # compiles once for all children
+Bank.random(3, 96, 64, [1, 40]).run()  # compiles once for all children
 quantise(guarded(128, False), guarded(40, False))
 for at_end in (True, False):
-    for rows in (*range(1, 13), 23):
+    for rows in (*range(1, 13), 32, 33, 41):
         assert ends(strip_case, rows, at_end) == 0, (rows, at_end)
     assert ends(operator_case, at_end) == 0, at_end
     few, many = int8.strip.PACKED_ROWS, int8.strip.PACKED_ROWS + 1

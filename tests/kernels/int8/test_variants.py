@@ -43,7 +43,7 @@ def assembly_of(emit: Callable[..., None], numbers: int, triple: str, processor:
 @cache
 def kernel_of(name: str, packed: bool, triple: str, processor: str) -> str:
     """A variant's micro-kernel."""
-    return assembly_of(lambda *given: emit_product(given[0], DOTS[name], packed, *given[1:]), 5, triple, processor)
+    return assembly_of(lambda *given: emit_product(given[0], DOTS[name], packed, 1, *given[1:]), 5, triple, processor)
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -81,7 +81,7 @@ def compare(
         "rounds": rounds,
         "load_before": load,
         "load_after": os.getloadavg()[0],
-        "peak": dict(peaks) or None,
+        "peak": dict(peaks),
         "peer_build": builds,
         "unsupported": unsupported,
         "rows": rows,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from estream_lab.bench import KINDS, PEERS, SHAPES, TOKENS, compare
+from estream_lab.bench import KINDS, PEERS, SHAPES, TOKENS, compare, peaks
 from estream_lab.cli.bench.workplace import workplace
 from estream_lab.cli.options import positive
 from estream_lab.cli.results import check_results
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     with workplace(None) as folder, _Bar() as bar:
         found = compare(
             [SHAPES[name] for name in options.shape], options.tokens, options.peer,
-            threads=threads, rounds=options.rounds, kinds=options.activations, folder=folder, peaks={},
+            threads=threads, rounds=options.rounds, kinds=options.activations, folder=folder, peaks=peaks(threads),
             progress=bar.show,
         )  # fmt: skip
     if options.output is not None:
@@ -91,6 +91,9 @@ class _Bar:
         self._bar.update(done - self._bar.n)
 
 
+IDLE_LOAD = 0.5
+"""Load average up to which a computer counts as idle."""
+
 COLUMNS = (
     ("", 23),
     ("arithmetic", 10),
@@ -109,6 +112,8 @@ def table(found: dict[str, Any]) -> str:
     lines = [
         f"measured on {found['machine']}, {found['threads']} threads, load {found['load_before']:.2f} to "
         f"{found['load_after']:.2f}, medians of {found['rounds']} rounds",
+        *_disturbed(found),
+        *(f"measured peak of {kind} in registers: {rate / 1e9:.0f} GMAC/s" for kind, rate in found["peak"].items()),
         *(
             f"{name}: {build.get('system_info') or build.get('features')}"
             for name, build in found["peer_build"].items()
@@ -121,6 +126,13 @@ def table(found: dict[str, Any]) -> str:
         missing = [row for row in found["unsupported"] if (row["shape"], row["tokens"]) == (shape, tokens)]
         lines += [f"{_name(row):>{COLUMNS[0][1]}} {row['reason']}" for row in missing]
     return "\n".join(lines)
+
+
+def _disturbed(found: dict[str, Any]) -> list[str]:
+    """Peers whose threads wait for each other by spinning lose most to other processes: such a run is no comparison."""
+    if found["load_before"] <= IDLE_LOAD:
+        return []
+    return ["other programs were running when this began: take figures from a run on an idle computer"]
 
 
 def _name(row: dict[str, Any]) -> str:

@@ -64,7 +64,19 @@ def test_without_peers_ours_are_measured_alone(capsys: pytest.CaptureFixture[str
     assert main([*COMMAND, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in found["rows"]] == [lane.name for lane in LANES] and found["peer_build"] == {}
-    assert found["rows"][0]["times_fastest"] is None and found["peak"] is None
+    first = found["rows"][0]
+    assert first["arithmetic"] == "int8" and first["times_fastest"] is None
+    assert 0 < first["fraction_of_peak"] == pytest.approx(first["macs_per_second"] / found["peak"]["int8"])
+
+
+@pytest.mark.parametrize(("load", "told"), [(0.2, 0), (1.7, 1)])
+def test_a_busy_computer_is_told(
+    load: float, told: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    assert main(COMMAND) == 0
+    out = capsys.readouterr().out
+    assert out.count("take figures from a run on an idle computer") == told and "measured peak of int8" in out
 
 
 def test_a_missing_environment_is_one_sentence_and_a_status(

@@ -14,7 +14,7 @@ from estream_lab.bench.accuracy import errors
 from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.ours import our_rows
 from estream_lab.bench.peers import peers
-from estream_lab.bench.results import describe, standing
+from estream_lab.bench.results import describe, held_to, standing
 from estream_lab.bench.rounds import interleave
 from estream_lab.bench.rows import Job, Prepared, Row
 from estream_lab.bench.session import Unsupported
@@ -38,7 +38,7 @@ def compare(
     rounds: int,
     kinds: Sequence[str],
     folder: Path,
-    peaks: Mapping[str, float],
+    peaks: Callable[[int], Mapping[str, float]],
     progress: Progress,
 ) -> dict[str, Any]:
     """Every row on every shape at every number of tokens.
@@ -51,7 +51,8 @@ def compare(
         rounds: runs of every row.
         kinds: of activations that errors are taken for, see `inputs.KINDS`; times are taken on Gaussian ones.
         folder: where files lie that peers read; they are removed again.
-        peaks: by arithmetic, multiply-accumulates a second that this machine's registers reach with these threads.
+        peaks: measures what this machine's registers reach with so many threads: multiply-accumulates a second, by
+            arithmetic. It is asked before and after every layer, and the best counts.
         progress: is told of every run.
 
     Returns:
@@ -62,14 +63,16 @@ def compare(
     """
     load = os.getloadavg()[0]
     rows: list[dict[str, Any]] = []
+    best = dict(peaks(threads))
     unsupported: list[dict[str, Any]] = []
     with peers(names) as (theirs, builds):
         for shape in shapes:
             weights = Weights.write(shape, folder, _SEED)
             for size in tokens:
                 job = Job(weights, size, threads, folder)
-                timed, refused = _layer([*our_rows(), *theirs], job, rounds, kinds, peaks, progress)
+                timed, refused = _layer([*our_rows(), *theirs], job, rounds, kinds, progress)
                 rows += timed
+                best = {kind: max(rate, best[kind]) for kind, rate in peaks(threads).items()}
                 unsupported += [{"shape": shape.name, "tokens": size, **row} for row in refused]
             weights.plain.unlink()
             weights.blocks.unlink()
@@ -81,10 +84,10 @@ def compare(
         "rounds": rounds,
         "load_before": load,
         "load_after": os.getloadavg()[0],
-        "peak": dict(peaks),
+        "peak": best,
         "peer_build": builds,
         "unsupported": unsupported,
-        "rows": rows,
+        "rows": held_to(rows, best),
     }
 
 
@@ -93,7 +96,6 @@ def _layer(
     job: Job,
     rounds: int,
     kinds: Sequence[str],
-    peaks: Mapping[str, float],
     progress: Progress,
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """One shape at one number of tokens: the rows' results, and who didn't take part for which reason."""
@@ -118,7 +120,7 @@ def _layer(
     for row, _ in ready:
         row.release()
     described = [
-        describe(row, prepared, job, times, errors_of_row, peaks)
+        describe(row, prepared, job, times, errors_of_row)
         for (row, prepared), times, errors_of_row in zip(ready, seconds, found, strict=True)
     ]
     return standing(described), refused

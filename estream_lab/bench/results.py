@@ -13,16 +13,9 @@ def describe(
     job: Job,
     seconds: Sequence[float],
     errors: Mapping[str, float],
-    peaks: Mapping[str, float],
 ) -> dict[str, Any]:
-    """One row's figures.
-
-    `fraction_of_peak` holds the layer's multiply-accumulates a second to what this machine's registers reach in the
-    row's arithmetic; None where that peak wasn't measured. `relative_error` is that of the first kind of activations.
-    """
+    """One row's figures; `relative_error` is that of the first kind of activations."""
     middle = statistics.median(seconds)
-    rate = job.weights.shape.macs(job.tokens) / middle
-    peak = peaks.get(prepared.arithmetic)
     return {
         "shape": job.weights.shape.name,
         "tokens": job.tokens,
@@ -34,8 +27,7 @@ def describe(
         "default": row.default,
         "seconds_median": middle,
         "seconds": list(seconds),
-        "macs_per_second": rate,
-        "fraction_of_peak": rate / peak if peak else None,
+        "macs_per_second": job.weights.shape.macs(job.tokens) / middle,
         "relative_error": next(iter(errors.values())),
         "relative_errors": dict(errors),
         **prepared.notes,
@@ -57,5 +49,16 @@ def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row
         | {"default": row is ours or row is default, "fastest": row is fastest}
         | {key: row["seconds_median"] / other["seconds_median"] if other else None for key, other in roles}
+        for row in rows
+    ]
+
+
+def held_to(rows: list[dict[str, Any]], peaks: Mapping[str, float]) -> list[dict[str, Any]]:
+    """The rows with `fraction_of_peak`: the layer's multiply-accumulates a second in parts of what this machine's
+    registers reach in the row's arithmetic; None where that peak wasn't measured.
+    """
+    return [
+        row
+        | {"fraction_of_peak": row["macs_per_second"] / peaks[kind] if (kind := row["arithmetic"]) in peaks else None}
         for row in rows
     ]

@@ -35,7 +35,7 @@ def run(folder: Path, tokens: tuple[int, ...] = (9,), **settings: Any) -> dict[s
         "threads": 1,
         "rounds": 2,
         "kinds": KINDS,
-        "peaks": {},
+        "peaks": lambda threads: {},
         "progress": lambda *_: None,
     } | settings
     return compare([SHAPE], tokens, ["ggml"], folder=folder, **given)
@@ -43,7 +43,13 @@ def run(folder: Path, tokens: tuple[int, ...] = (9,), **settings: Any) -> dict[s
 
 def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -> None:
     parts: list[tuple[str, int, int]] = []
-    found = run(tmp_path, (9, 3), peaks={"fp32": 1e9}, progress=lambda *part: parts.append(part))
+    measured = iter([5e8, 1e9, 7e8])  # before, between and after the two layers
+    found = run(
+        tmp_path,
+        (9, 3),
+        peaks=lambda threads: {"fp32": threads * next(measured)},
+        progress=lambda *part: parts.append(part),
+    )
     assert json.loads(json.dumps(found)) == found
     assert found["threads"] == 1 and found["rounds"] == 2 and found["peak"] == {"fp32": 1e9}
     assert found["peer_build"]["ggml"]["features"] == "none" and found["machine"] and found["versions"]["numba"]

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     with workplace(None) as folder, _Bar() as bar:
         found = compare(
             [SHAPES[name] for name in options.shape], options.tokens, options.peer,
-            threads=threads, rounds=options.rounds, kinds=options.activations, folder=folder, peaks=peaks(threads),
+            threads=threads, rounds=options.rounds, kinds=options.activations, folder=folder, peaks=peaks,
             progress=bar.show,
         )  # fmt: skip
     if options.output is not None:

@@ -1,32 +1,53 @@
 """The micro-kernel is exact in its integers and the same chain of roundings for every variant and register block."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 
 import numpy as np
 import pytest
+from llvmlite import ir
 from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import VARIANTS, reference
-from estream_lab.kernels.int8.dot import DOTS
+from estream_lab.kernels.int8.dot import DOTS, Dot, Sdot, Vpdpbusd
 from estream_lab.kernels.int8.features import features
 from estream_lab.kernels.int8.product import product_kernel
 from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser
+from estream_lab.kernels.int8.vectors import constant
 from estream_lab.kernels.int8.weights import PANEL_BLOCK_BYTES, panel_decoder
 from estream_lab.kernels.layout import pack_q4_32x32
 
 F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
-HERE = [variant.name for variant in VARIANTS if variant.needs <= features()]
+
+
+def four_products(self: Dot, builder: ir.IRBuilder, sums: ir.Value, weights: ir.Value, quads: ir.Value) -> ir.Value:
+    """What vpdpbusd and sdot do, without them; a nibble is the same byte signed or not."""
+    bits = constant(self.words, 24)
+    for byte in range(4):
+        place = constant(self.words, 24 - 8 * byte)
+        w, x = (builder.ashr(builder.shl(v, place), bits) for v in (weights, quads))
+        sums = builder.add(sums, builder.mul(w, x))
+    return sums
+
+
+EmulatedVpdpbusd = type("EmulatedVpdpbusd", (Vpdpbusd,), {"step": four_products})
+EmulatedSdot = type("EmulatedSdot", (Sdot,), {"step": four_products})
+OPERATIONS = {variant.name: DOTS[variant.name] for variant in VARIANTS if variant.needs <= features()}
+OPERATIONS |= {  # of two rows: they compile slowly
+    f"{name}, emulated": kind(**{**asdict(DOTS[name]), "rows": 2})
+    for name, kind in (("avx512-vnni", EmulatedVpdpbusd), ("neon-dot", EmulatedSdot))
+}
 BLOCKS = 3
 
 
 @cache
 def strip_product(name: str, packed: bool) -> Callable[[F32, U8, U8, U8, F32], None]:
     """Add (rows, K) activations times a strip of packed blocks to c: quantised, decoded and multiplied as compiled."""
-    dot = DOTS[name]
+    dot = OPERATIONS[name]
     quantise, decode, kernel = quantiser(dot), panel_decoder(dot), product_kernel(dot, packed)
 
     @njit
@@ -68,9 +89,9 @@ def problem(rows: int, seed: int) -> tuple[F32, U8, NDArray[np.float16]]:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", OPERATIONS)
 def test_every_register_block_equals_numpy(name: str, packed: bool) -> None:
-    for rows in range(1, DOTS[name].rows + 1):
+    for rows in range(1, OPERATIONS[name].rows + 1):
         x, q, d = problem(rows, rows)
         got = product(name, packed, x, q, d, np.zeros((rows, 32), np.float32))
         assert got.tobytes() == reference.linear(*reference.quantise(x), (q, d)).tobytes()
@@ -78,7 +99,7 @@ def test_every_register_block_equals_numpy(name: str, packed: bool) -> None:
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("nibble", [0, 15])
 def test_the_largest_products_are_exact(name: str, packed: bool, sign: int, nibble: int) -> None:

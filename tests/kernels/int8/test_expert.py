@@ -134,6 +134,7 @@ def test_allocates_nothing_after_the_first_call() -> None:
     """Python's own call records and array views are there for a small bank too; any temporary has 9 KB or more."""
     host.set_threads(1)
     small, large = Bank.random(3, 32, 32, [1]), Bank.random(3, 160, 96, [150, 60])
+    assert allocated(small) <= 8192
     assert allocated(large) <= allocated(small) + 4096
 
 

@@ -5,6 +5,7 @@ Decided before any instruction is emitted: LLVM aborts the process over one that
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -64,9 +65,10 @@ def variant() -> Variant:
 def description() -> str:
     """One line for `doctor`: what is used here, and which faster ones the processor lacks what for."""
     here, present = variant(), features()
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
     lacks = [
         f"{other.name} lacks {', '.join(sorted(other.needs - present))}"
         for other in VARIANTS[: VARIANTS.index(here)]
-        if any(name.startswith(("avx", "sse")) for name in present) == ("avx" in other.name)
+        if other.name.startswith("avx") == x86
     ]
     return f"{here.name} ({here.instruction})" + "".join(f"; {line}" for line in lacks)

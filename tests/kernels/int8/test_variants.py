@@ -104,9 +104,13 @@ def test_the_fastest_variant_is_chosen_whose_features_are_all_there() -> None:
 
 def test_the_description_names_what_is_used_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert description().startswith(f"{variant().name} ({variant().instruction})")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("estream_lab.kernels.int8.features.features", lambda: frozenset({"avx2", "fma", "f16c"}))
     assert description().endswith("; avx-vnni lacks avxvnni")
     assert "neon" not in description()
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("estream_lab.kernels.int8.features.features", lambda: frozenset({"neon"}))
+    assert description().startswith("portable (") and description().endswith("); neon-dot lacks dotprod")
 
 
 def test_numba_settings_count_before_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:

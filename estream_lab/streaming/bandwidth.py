@@ -37,10 +37,6 @@ class TokenBucket:
         wanted = min(max(SLICE_BYTES, self.bytes_per_second * SLICE_SECONDS), self.bytes_per_second * SHOW_SECONDS)
         return max(1, int(wanted) // PAGE_BYTES) * PAGE_BYTES
 
-    def now(self) -> float:
-        """The clock's time: when a read is asked for."""
-        return self._clock()
-
     def take(self, count: int, asked: float) -> None:
         """Wait until ``count`` bytes may have arrived of a read that was asked for at the time ``asked``.
 

@@ -72,11 +72,14 @@ class Loader:
         return self._arrived
 
     def submit(self, read: GroupRead) -> "Future[Took]":
-        """Start ``read``; the future holds (start_ns, end_ns, bytes) on the host clock or the error."""
+        """Start ``read``; the future holds (start_ns, end_ns, bytes) on the host clock or the error. At a declared
+        bandwidth a read starts when it is submitted."""
         size = sum(len(view) for view in read.views)
         with self._count:
             self._asked += size
-        return self._workers.submit(partial(self._attempt, read, size))
+        # A declared storage has the request from now on, however long the reading thread waits for a processor.
+        asked = time.perf_counter_ns()
+        return self._workers.submit(partial(self._attempt, read, size, asked))
 
     def wait(self, read: "Future[Took]", what: str, seconds: float | None = None) -> Took:
         """What ``read`` took.
@@ -135,10 +138,10 @@ class Loader:
         self._workers.stop()
         self._stop.set()
 
-    def _attempt(self, read: GroupRead, size: int) -> Took:
+    def _attempt(self, read: GroupRead, size: int, asked_ns: int) -> Took:
         """A read as its thread runs it: whatever ends it becomes an error that says which read it was."""
         try:
-            return self._read(read)
+            return self._read(read, asked_ns)
         except Exception:
             raise
         except BaseException as end:
@@ -147,14 +150,14 @@ class Loader:
             with self._count:
                 self._asked -= size
 
-    def _read(self, read: GroupRead) -> Took:
-        start = time.perf_counter_ns()
+    def _read(self, read: GroupRead, asked_ns: int) -> Took:
+        start = time.perf_counter_ns() if self._bucket is None else asked_ns
         records = self._store.layers[read.layer]
         stride = records.record.stride
         first = read.group * read.group_size
         count = len(records.group_experts(read.group, read.group_size))
         offset = records.offset + first * stride
-        total = self._fill(read, offset, count * stride)
+        total = self._fill(read, offset, count * stride, asked_ns / 1e9)
         for i, view in enumerate(_record_views(read.views, stride)):
             if xxhash.xxh3_64_intdigest(view) != records.checksums[first + i]:
                 raise EStreamError(
@@ -163,10 +166,10 @@ class Loader:
                 )
         return start, time.perf_counter_ns(), total
 
-    def _fill(self, read: GroupRead, offset: int, total: int) -> int:
+    def _fill(self, read: GroupRead, offset: int, total: int, asked: float) -> int:
         """Fill the views from ``offset`` on; short reads go on where they stopped."""
         done, stop, bucket = 0, self._stop, self._bucket
-        most, asked = (total, 0.0) if bucket is None else (bucket.slice_bytes, bucket.now())
+        most = total if bucket is None else bucket.slice_bytes
         while done < total:
             direct = self._file.direct
             got = self._ask(read, _window(read.views, done, min(most, total - done)), offset + done, stop)

@@ -109,10 +109,10 @@ def test_a_failed_read_is_the_error_and_the_lane_works_again(
     lane = StreamingLane(store, plan(schedule))
     real = Loader._read
 
-    def fail(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+    def fail(self: Loader, read: GroupRead, asked_ns: int) -> tuple[int, int, int]:
         if (read.layer, read.group) == (1, 2):
             raise EStreamError("the disk is on fire")
-        return real(self, read)
+        return real(self, read, asked_ns)
 
     monkeypatch.setattr(Loader, "_read", fail)
     with pytest.raises(EStreamError, match="on fire"):
@@ -183,9 +183,9 @@ def test_an_abort_does_not_wait_for_ever_and_close_ends_the_reads(
 ) -> None:
     answer, real = threading.Event(), Loader._read
 
-    def slow(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+    def slow(self: Loader, read: GroupRead, asked_ns: int) -> tuple[int, int, int]:
         answer.wait()
-        return real(self, read)
+        return real(self, read, asked_ns)
 
     monkeypatch.setattr(Loader, "_read", slow)
     lane = StreamingLane(store, plan(), WaitLimit(0.05))

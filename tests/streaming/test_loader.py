@@ -6,6 +6,7 @@ import gc
 import mmap
 import os
 import threading
+import time
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,9 +93,9 @@ def test_as_many_reads_as_the_queue_is_deep_are_outstanding_at_once(
 ) -> None:
     together, real = threading.Barrier(3, timeout=60), Loader._read  # one thread alone would break it
 
-    def meet(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+    def meet(self: Loader, read: GroupRead, asked_ns: int) -> tuple[int, int, int]:
         together.wait()
-        return real(self, read)
+        return real(self, read, asked_ns)
 
     monkeypatch.setattr(Loader, "_read", meet)
     arena, loader = Arena(3, 2, store.stride), Loader(store, 3)
@@ -326,9 +327,9 @@ def test_the_default_patience_covers_everything_outstanding(store: Store, monkey
     monkeypatch.setattr(loader_module, "WaitLimit", type("Limit", (), {"of": staticmethod(limit)}))
     go, real = threading.Event(), Loader._read
 
-    def gated(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+    def gated(self: Loader, read: GroupRead, asked_ns: int) -> tuple[int, int, int]:
         assert go.wait(60)
-        return real(self, read)
+        return real(self, read, asked_ns)
 
     monkeypatch.setattr(Loader, "_read", gated)
     views = arena.bank_view(0, 3, store.stride)
@@ -373,12 +374,12 @@ def test_slices_are_pages_and_small_where_bandwidth_is(bandwidth: float, size: i
 def test_a_declared_bandwidth_is_kept_on_a_virtual_clock() -> None:
     now = [10.0]
     bucket = TokenBucket(1000.0, clock=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
-    asked = bucket.now()
+    asked = now[0]
     for _ in range(5):
         bucket.take(200, asked)
     assert now[0] == pytest.approx(11.0)
     now[0] += 5.0  # idle time gives no credit: no burst
-    asked = bucket.now()
+    asked = now[0]
     bucket.take(500, asked)
     assert now[0] == pytest.approx(16.5)
     now[0] += 0.2  # the waiting thread is late: the storage has gone on with what was asked of it
@@ -392,6 +393,23 @@ def test_the_declared_bandwidth_acts_on_a_real_read(store: Store) -> None:
     content, (start, end, count) = read_group(store, 0, 0, 10, read_bandwidth=2e6)
     assert content.tobytes() == store.experts_path.read_bytes()[: len(content)]
     assert end - start >= 0.99e9 * count / 2e6  # a token bucket only ever makes reads slower
+
+
+def test_a_declared_storage_has_a_request_from_its_submission(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from when the reading thread gets a processor, or, here, has ended another read."""
+    go, real, asked = threading.Event(), os.preadv, []
+    monkeypatch.setattr(files_module.os, "preadv", lambda *read: go.wait(60) and real(*read))
+    monkeypatch.setattr(TokenBucket, "take", lambda self, count, at: asked.append(at))
+    loader = Loader(store, 1, read_bandwidth=1e9)
+    stride = store.layers[0].record.stride
+    views = [memoryview(mmap.mmap(-1, stride)) for _ in range(2)]
+    reads = [loader.submit(GroupRead(0, place, 1, [view])) for place, view in enumerate(views)]
+    submitted = time.perf_counter()
+    time.sleep(0.01)
+    go.set()
+    starts = [loader.wait(read, "a read")[0] for read in reads]
+    loader.close()
+    assert asked[0] <= asked[1] <= submitted and [at / 1e9 for at in starts] == asked
 
 
 @pytest.mark.parametrize("settle", [True, False])

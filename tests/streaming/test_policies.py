@@ -202,9 +202,9 @@ class Pensive(Early):
 def test_a_policy_that_does_not_answer_holds_up_no_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, real = threading.Event(), Loader._read
 
-    def later(self: Loader, read: GroupRead) -> tuple[int, int, int]:
+    def later(self: Loader, read: GroupRead, asked_ns: int) -> tuple[int, int, int]:
         begun.wait()
-        return real(self, read)
+        return real(self, read, asked_ns)
 
     monkeypatch.setattr(Loader, "_read", later)
     schedule = Pensive()

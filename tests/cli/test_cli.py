@@ -136,7 +136,7 @@ def test_doctor_tries_the_int8_kernels(estream: Run, monkeypatch: pytest.MonkeyP
 def test_doctor_tells_that_no_compiled_code_can_be_kept(
     estream: Run, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "UNCACHED", ["_attend"])
+    monkeypatch.setattr(compiled, "UNCACHED", ["_attention"])
     _, out, _ = estream("doctor", store, "--json")
     kernels = next(finding for finding in json.loads(out)["findings"] if finding["name"] == "kernels")
     assert kernels["status"] == "warning" and "NUMBA_CACHE_DIR" in kernels["remedy"]

@@ -63,8 +63,8 @@ class Loop:
 
 
 KERNELS = {
-    "estream_lab.kernels.host.attention": ["_attend"],
-    "estream_lab.kernels.host.dense": ["_linear_share"],
+    "estream_lab.kernels.host.attention": ["_attention"],
+    "estream_lab.kernels.host.dense": ["_linear"],
     "estream_lab.kernels.host.expert": ["_gate_up", "_down"],
     "estream_lab.kernels.host.finite": ["_all_finite"],
     "estream_lab.kernels.host.norm": ["_rms_norm", "_rotate_half"],

@@ -109,6 +109,8 @@ class KTransformers:
             weights,
             on_gpu,
         )  # kept alive: the library may read the weights as given
+        if row == "rawint4" and kt_kernel.__cpu_variant__ != "avx2":
+            arithmetic = "bf16 or int8, as the library chose"
         return {"arithmetic": arithmetic, "own_weights": own_weights, "form": type(moe).__name__}
 
     def _pool(self, threads):

@@ -96,7 +96,8 @@ class Torch:
         """Dequantise, and choose the product."""
         torch.set_num_threads(layer.threads)
         self.prepared[row] = experts = Experts(ROWS[row], layer)
-        return {"arithmetic": row, "own_weights": False, "form": experts.product.__name__.replace("_", " ")}
+        arithmetic = "fp32" if experts.product is multiply_widened else row
+        return {"arithmetic": arithmetic, "own_weights": False, "form": experts.product.__name__.replace("_", " ")}
 
     @torch.inference_mode()
     def run(self, row, inputs):

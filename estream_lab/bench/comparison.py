@@ -26,7 +26,7 @@ from estream_lab.machine import available_memory_bytes, processor
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and of how much."""
 
-_SEED = 5  # of weights; inputs count on from it
+_WEIGHTS, _INPUTS = 5, 1000  # seeds; those of inputs count on: equal ones would make activations of weights
 
 
 def compare(
@@ -67,7 +67,7 @@ def compare(
     unsupported: list[dict[str, Any]] = []
     with peers(names) as (theirs, builds):
         for shape in shapes:
-            weights = Weights.write(shape, folder, _SEED)
+            weights = Weights.write(shape, folder, _WEIGHTS)
             for size in tokens:
                 job = Job(weights, size, threads, folder)
                 timed, refused = _layer([*our_rows(), *theirs], job, rounds, kinds, progress)
@@ -110,11 +110,11 @@ def _layer(
             ready.append((row, row.prepare(job)))
         except Unsupported as reason:
             refused.append({"implementation": row.implementation, "name": row.name, "reason": str(reason)})
-    found = errors(ready, job, kinds, _SEED, _counted(progress, f"{what}: errors", len(ready)))
+    found = errors(ready, job, kinds, _INPUTS, _counted(progress, f"{what}: errors", len(ready)))
     seconds = interleave(
         [row for row, _ in ready],
         rounds,
-        lambda turn: Inputs.draw(shape, job.tokens, "gaussian", _SEED + 100 + turn, folder / "round.inputs"),
+        lambda turn: Inputs.draw(shape, job.tokens, "gaussian", _INPUTS + 100 + turn, folder / "round.inputs"),
         _counted(progress, f"{what}: rounds", rounds * len(ready)),
     )
     for row, _ in ready:

@@ -3,6 +3,7 @@
 A timed call goes from activations and routes to y, as a peer's does: binding the routes to slots is part of it.
 """
 
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
@@ -14,12 +15,11 @@ from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.rows import Job, Prepared
 from estream_lab.bench.weights import Dequantised
 from estream_lab.experts.binding import Binder, Binding
+from estream_lab.experts.shape import PAGE_BYTES
 from estream_lab.kernels import int8
 from estream_lab.kernels.host import Scratch, expert_bank, set_threads
 from estream_lab.kernels.layout import pack_q4_32x32, projection_bytes
 from estream_lab.routing import Routes
-
-_ALIGNMENT = 4096
 
 Activations = NDArray[np.float32]
 Bank = Callable[[Activations, Activations, Binding], None]
@@ -40,9 +40,9 @@ class Slots:
         """Pack the distinct experts once and repeat them through the arena."""
         weights, experts = job.weights, job.weights.shape.experts
         sizes = [projection_bytes("q4-32x32", *projection) for projection in weights.shape.projections]
-        stride = -(-sum(sizes) // _ALIGNMENT) * _ALIGNMENT
-        memory = np.empty(experts * stride + _ALIGNMENT, np.uint8)
-        arena = memory[-memory.ctypes.data % _ALIGNMENT :][: experts * stride]
+        stride = -(-sum(sizes) // PAGE_BYTES) * PAGE_BYTES
+        # As the engine's arena, in pages of the system's usual size: NumPy would ask for huge ones, which peers lack.
+        arena = np.frombuffer(mmap.mmap(-1, experts * stride), np.uint8)
         starts = np.cumsum([0, *sizes[:2]])
         slots = arena.reshape(experts, stride)
         for expert in range(weights.distinct):
@@ -100,7 +100,7 @@ class OurRow:
     implementation, quant, bytes_per_weight = "estream", "q4_0", 18 / 32
 
     def __init__(self, lane: Lane) -> None:
-        self._lane, self.name, self.default = lane, lane.name, lane is LANES[0]
+        self._lane, self.name, self.default = lane, lane.name, lane.make is fp32
         self._bank: Bank | None = None
 
     def prepare(self, job: Job) -> Prepared:

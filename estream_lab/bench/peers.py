@@ -17,7 +17,7 @@ PEERS = {"ggml": "ggml_peer.py", "torch": "torch_peer.py", "ktransformers": "ktr
 """Programs by the peer's name."""
 
 # Memory that is freed stays with the process: a call that allocates its temporaries anew then doesn't pay for pages.
-_KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
+_KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 
 
 @contextmanager

@@ -37,17 +37,18 @@ def describe(
 def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of one layer with their times in parts of others'; None where the other isn't there.
 
-    `times_ours` = a row's time / ours (our default row's); `times_default` = it / that of ggml's default, which is its
+    `times_ours` = a row's time / ours (our first row's); `times_default` = it / that of ggml's default, which is its
     first Q4_0 row; `times_fastest` = it / that of ggml's fastest row, found anew in every run.
     """
     ggml = [row for row in rows if row["implementation"] == "ggml"]
-    ours = next((row for row in rows if row["implementation"] == "estream" and row["default"]), None)
+    mine = [row for row in rows if row["implementation"] == "estream"]
+    ours = mine[0] if mine else None
     default = next((row for row in ggml if row["default"]), None)
     fastest = min(ggml, key=lambda row: float(row["seconds_median"]), default=None)
     roles = (("times_ours", ours), ("times_default", default), ("times_fastest", fastest))
     return [
         row
-        | {"default": row is ours or row is default, "fastest": row is fastest}
+        | {"default": row is default or (row in mine and row["default"]), "fastest": row is fastest}
         | {key: row["seconds_median"] / other["seconds_median"] if other else None for key, other in roles}
         for row in rows
     ]

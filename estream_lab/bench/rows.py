@@ -47,8 +47,8 @@ class Row(Protocol):
         implementation: 'estream', or the peer's name.
         name: of the form within the implementation.
         quant: of the weights.
-        default: what the implementation does with Q4_0 weights when nothing is chosen (the first such row that is
-            supported).
+        default: what the implementation does with Q4_0 weights when nothing is chosen (of a peer, the first such row
+            that is supported).
         bytes_per_weight: memory that it needs, for all experts.
     """
 
@@ -92,11 +92,14 @@ class PeerRow:
         files = {"distinct": weights.distinct, "weights": str(weights.plain), "blocks": str(weights.blocks)}
         layer = {**sizes, **files, "tokens": job.tokens, "threads": job.threads}
         found = self._session.ask("prepare", row=self.name, layer=layer)
-        return Prepared(str(found.pop("arithmetic")), bool(found.pop("own_weights")), found)
+        with self._session.answer_of("prepare"):
+            return Prepared(str(found.pop("arithmetic")), bool(found.pop("own_weights")), found)
 
     def run(self, inputs: Inputs) -> float:
         """See `Row`."""
-        return float(self._session.ask("run", row=self.name, inputs=str(inputs.path), outputs=None)["seconds"])
+        found = self._session.ask("run", row=self.name, inputs=str(inputs.path), outputs=None)
+        with self._session.answer_of("run"):
+            return float(found["seconds"])
 
     def output(self, inputs: Inputs) -> NDArray[np.float32]:
         """See `Row`."""

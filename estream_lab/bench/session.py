@@ -6,13 +6,17 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from estream_lab.errors import EStreamError
 
 DEADLINE_SECONDS = 900.0
 """For one answer: the largest layers of the slowest peers take minutes to prepare."""
+
+LAST_SECONDS = 5.0
+"""From the end of a peer's output to its own end."""
 
 _LONGEST_ANSWER = 1 << 20  # bytes
 
@@ -91,6 +95,16 @@ class Session:
             raise self._nonsense(json.dumps(answer))
         return found
 
+    @contextmanager
+    def answer_of(self, do: str) -> Iterator[None]:
+        """Around what is taken from an answer: one that lacks it is nonsense."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError) as error:
+            raise PeerFailed(
+                f"the peer {self.name} answered to {do} without {error}: run `make peers` again"
+            ) from error
+
     def _send(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         try:
@@ -106,7 +120,8 @@ class Session:
             ready, _, _ = select.select([pipe], [], [], max(0.0, until - time.monotonic()))
             if not ready:
                 raise PeerFailed(
-                    f"the peer {self.name} did not {do} within {self.deadline:g} s: choose fewer tokens or experts"
+                    f"the peer {self.name} did not {do} within {self.deadline:g} s: choose fewer --tokens, or another "
+                    "--shape"
                 )
             part = os.read(pipe, 1 << 16)
             if not part:
@@ -129,7 +144,11 @@ class Session:
         return PeerFailed(f"the peer {self.name} answered {line!r}, which is no answer: run `make peers` again")
 
     def _died(self) -> PeerFailed:
-        status = self._process.wait()
+        try:
+            status = self._process.wait(LAST_SECONDS)
+        except subprocess.TimeoutExpired:  # its output is closed, and it goes on
+            self._process.kill()
+            status = self._process.wait()
         how = f"status {status}" if status >= 0 else f"signal {-status}"
         self._said.seek(0)
         said = self._said.read().decode(errors="replace").strip().splitlines()

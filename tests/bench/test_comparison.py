@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from estream_lab.bench import comparison, peers, rounds, session
@@ -13,6 +14,7 @@ from estream_lab.bench.inputs import KINDS, Inputs
 from estream_lab.bench.ours import LANES
 from estream_lab.bench.session import PeerFailed
 from estream_lab.bench.shapes import LayerShape
+from estream_lab.bench.weights import Weights
 from estream_lab.errors import EStreamError
 
 SHAPE = LayerShape("tiny", 64, 32, 4, 2, 3.0)
@@ -67,12 +69,37 @@ def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -
         assert row["fraction_of_peak"] == peak
         assert row["times_fastest"] is not None and row.get("note") == (1 if row["implementation"] == "ggml" else None)
     assert [row["quant"] for row in found["rows"][lanes - 1 : lanes + 2]] == ["q4_0", "q4_0", "q4_0 halved"]
-    assert [row["default"] for row in found["rows"][: lanes + 2]] == [True, *[False] * (lanes - 1), True, False]
+    assert [row["default"] for row in found["rows"][: lanes + 2]] == [lane.name == "host fp32" for lane in LANES] + [
+        True, False
+    ]  # fmt: skip
     refused = {"implementation": "ggml", "name": "never", "reason": "nobody has this"}
     assert found["unsupported"] == [{"shape": "tiny", "tokens": tokens, **refused} for tokens in (9, 3)]
     assert parts[-1] == ("tiny, 3 tokens: rounds", 2 * (lanes + 2), 2 * (lanes + 2))
     assert ("tiny, 3 tokens: errors", lanes + 2, lanes + 2) in parts
     assert list(tmp_path.glob("tiny.*")) == [] and list(tmp_path.glob("ggml.*")) == []
+
+
+def test_activations_are_not_made_of_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one generator's numbers they would be: a token then meets its own row, and nothing is as it is elsewhere."""
+    tokens: list[np.ndarray] = []
+    rows: list[np.ndarray] = []
+    draw, write = Inputs.draw, Weights.write
+
+    def drawn(*arguments: Any) -> Inputs:
+        inputs = draw(*arguments)
+        tokens.extend(inputs.x)
+        return inputs
+
+    def written(*arguments: Any) -> Weights:
+        weights = write(*arguments)
+        rows.extend(np.fromfile(weights.plain, "<f4").reshape(-1, SHAPE.hidden)[:50])
+        return weights
+
+    monkeypatch.setattr(Inputs, "draw", staticmethod(drawn))
+    monkeypatch.setattr(Weights, "write", staticmethod(written))
+    run(tmp_path)
+    likeness = np.array([x / np.linalg.norm(x) for x in tokens]) @ np.array([w / np.linalg.norm(w) for w in rows]).T
+    assert len(tokens) > 9 and len(rows) == 50 and np.abs(likeness).max() < 0.9
 
 
 def test_no_call_sees_inputs_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

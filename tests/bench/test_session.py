@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from estream_lab.bench import session as session_module
 from estream_lab.bench.session import PeerFailed, Session, Unsupported
 
 REPLY = "import sys\nfor line in sys.stdin: print({!r}, flush=True)"
@@ -40,6 +41,21 @@ def test_requests_are_answered_one_by_one(echo: Session) -> None:
 )
 def test_an_answer_that_is_none_is_told(answer: str, told: str) -> None:
     with session(REPLY.format(answer)) as peer, pytest.raises(PeerFailed, match=f"the peer fake .*{told}"):
+        peer.ask("run")
+
+
+@pytest.mark.parametrize(("do", "key"), [("prepare", "arithmetic"), ("run", "seconds")])
+def test_an_answer_that_lacks_something_is_told(do: str, key: str) -> None:
+    with session(REPLY.format('{"ok": {}}')) as peer:
+        found = peer.ask(do)
+        with pytest.raises(PeerFailed, match=f"answered to {do} without '{key}'"), peer.answer_of(do):
+            found[key]
+
+
+def test_a_peer_that_closes_its_output_and_goes_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "LAST_SECONDS", 0.1)
+    program = "import os, time\ninput()\nos.close(1)\ntime.sleep(600)"
+    with session(program) as peer, pytest.raises(PeerFailed, match=r"the peer fake died \(signal 9\)"):
         peer.ask("run")
 
 

@@ -27,14 +27,12 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
         default=[],
         help="what to compare with; the environment of all peers is made with `make peers`",
     )
-    action.add_argument(
-        "--shape", choices=SHAPES, nargs="+", default=["olmoe"], help="layers, by family (default olmoe)"
-    )
+    action.add_argument("--shape", choices=SHAPES, nargs="+", action="extend", help="layers, by family (default olmoe)")
     action.add_argument(
         "--tokens",
         type=positive,
         nargs="+",
-        default=[1024],
+        action="extend",
         metavar="T",
         help=f"numbers of tokens (default 1024; the usual ones are {', '.join(map(str, TOKENS))})",
     )
@@ -44,7 +42,7 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
         "--activations",
         choices=KINDS,
         nargs="+",
-        default=list(KINDS),
+        action="extend",
         help="kinds that errors are taken for (default all); channels of lognormal sizes, or one in 512 thirty times "
         "as large; times are taken on gaussian ones",
     )
@@ -60,8 +58,10 @@ def run(options: argparse.Namespace) -> int:
     set_threads(threads)  # refuses more than there are before anything is prepared
     with workplace(None) as folder, _Bar() as bar:
         found = compare(
-            [SHAPES[name] for name in options.shape], options.tokens, options.peer,
-            threads=threads, rounds=options.rounds, kinds=options.activations, folder=folder, peaks=peaks,
+            [SHAPES[name] for name in dict.fromkeys(options.shape or ["olmoe"])],
+            list(dict.fromkeys(options.tokens or [1024])), options.peer,
+            threads=threads, rounds=options.rounds, kinds=list(dict.fromkeys(options.activations or KINDS)),
+            folder=folder, peaks=peaks,
             progress=bar.show,
         )  # fmt: skip
     if options.output is not None:
@@ -111,7 +111,8 @@ def table(found: dict[str, Any]) -> str:
     """The comparison for people: times are given in parts of ours, of ggml's default and of its fastest."""
     lines = [
         f"measured on {found['machine']}, {found['threads']} threads, load {found['load_before']:.2f} to "
-        f"{found['load_after']:.2f}, medians of {found['rounds']} rounds",
+        f"{found['load_after']:.2f}, medians of {found['rounds']} rounds; error: relative L2, activations "
+        f"{next(iter(found['rows'][0]['relative_errors']))}",
         *_disturbed(found),
         *(f"measured peak of {kind} in registers: {rate / 1e9:.0f} GMAC/s" for kind, rate in found["peak"].items()),
         *(
@@ -130,9 +131,10 @@ def table(found: dict[str, Any]) -> str:
 
 def _disturbed(found: dict[str, Any]) -> list[str]:
     """Peers whose threads wait for each other by spinning lose most to other processes: such a run is no comparison."""
-    if found["load_before"] <= IDLE_LOAD:
+    # its own threads make the load that is there afterwards
+    if found["load_before"] <= IDLE_LOAD and found["load_after"] <= IDLE_LOAD + found["threads"]:
         return []
-    return ["other programs were running when this began: take figures from a run on an idle computer"]
+    return ["other programs were running: take figures from a run on an idle computer"]
 
 
 def _name(row: dict[str, Any]) -> str:

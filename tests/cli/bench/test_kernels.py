@@ -51,13 +51,19 @@ def test_the_table_names_every_row_and_who_did_not_take_part(capsys: pytest.Capt
         assert part.count("ggml plain") == part.count("torch halved") == 1
         assert part.count("nobody has this") == 2
         marks = {_name(line): line[LINE:].strip() for line in part.splitlines()}
-        assert marks[f"estream {LANES[0].name}"] == "default" and marks["ggml plain"].startswith("default")
+        assert marks["estream host fp32"] == "default" and marks["estream host int8"] == ""
+        assert marks["ggml plain"].startswith("default")
         assert (marks["ggml plain"] + marks["ggml halved"]).count("fastest") == 1
         assert marks["torch plain"] == marks["torch halved"] == ""
 
 
 def _name(line: str) -> str:
     return line[: kernels.COLUMNS[0][1]].strip()
+
+
+def test_what_is_asked_for_twice_is_measured_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, "--tokens", "3", "3", "--tokens", "3", "--shape", "olmoe", "--json"]) == 0
+    assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [5] * len(LANES) + [3] * len(LANES)
 
 
 def test_without_peers_ours_are_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:

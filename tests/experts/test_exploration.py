@@ -4,11 +4,26 @@ from dataclasses import replace
 
 import pytest
 
+from estream_lab.experts import exploration
 from estream_lab.experts.cases import CASES
-from estream_lab.experts.decide import Policies
+from estream_lab.experts.decide import Policies, decide
 from estream_lab.experts.exploration import Setting, endless, explore, without
 from estream_lab.experts.hazards import HazardChecker
-from estream_lab.experts.protocol import Begin, End, GroupKey, Read, Release, Run, apply, at_rest
+from estream_lab.experts.protocol import (
+    Begin,
+    End,
+    GroupKey,
+    Limits,
+    Move,
+    ProtocolError,
+    Publish,
+    Read,
+    Release,
+    Run,
+    State,
+    apply,
+    at_rest,
+)
 from estream_lab.experts.retention import KeepFirst, KeepLatest, Retention
 from estream_lab.experts.rules import RULES, refusal
 from estream_lab.experts.schedule import AfterRouting, CarryOver, Early, OnDemand, Schedule, View
@@ -182,3 +197,15 @@ def test_every_move_of_an_end_is_accounted_for() -> None:
     assert isinstance(way[0], Begin) and isinstance(way[-1], End)
     assert reads == {move.key for move in way if isinstance(move, Release)}
     assert {move.key for move in way if isinstance(move, Run)} <= reads
+
+
+def test_a_decision_against_the_rules_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where decisions are carried out nobody asks the rules again: the exploration must."""
+
+    def hasty(state: State, limits: Limits, policies: Policies) -> Move | None:
+        waiting = [at for at, bank in enumerate(state.banks) if bank.key is not None and bank.missing]
+        return Publish(state.banks[waiting[0]].key, waiting[0]) if waiting else decide(state, limits, policies)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(exploration, "decide", hasty)
+    with pytest.raises(ProtocolError, match="was decided against the rule 'all-slices'"):
+        explore(Setting(3, 1, 2, 1, policies=Policies(Early())))

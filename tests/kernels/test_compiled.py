@@ -13,7 +13,7 @@ from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
 import estream_lab
-from estream_lab.kernels import compiled, host
+from estream_lab.kernels import compiled, int8
 from estream_lab.kernels.host import (
     Scratch,
     all_finite,
@@ -26,7 +26,10 @@ from estream_lab.kernels.host import (
 )
 from estream_lab.kernels.layout import projection_bytes
 
-MODULES = ("attention", "decode", "dense", "expert", "exponential", "finite", "norm", "tile")
+MODULES = (
+    *(f"host.{name}" for name in ("attention", "decode", "dense", "expert", "exponential", "finite", "norm", "tile")),
+    *(f"int8.{name}" for name in ("expert", "scatter", "strip")),
+)
 
 
 def run_every_kernel() -> None:
@@ -38,6 +41,7 @@ def run_every_kernel() -> None:
     arena, zero = np.zeros(projection_bytes("q4-32x32", 32, 32), np.uint8), np.zeros(1, np.int64)
     routes = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32))
     expert_bank(one, one.copy(), *routes, arena, zero, zero, zero, 32, 32, "q4-32x32", Scratch(1, 32, 32, 1))
+    int8.expert_bank(one, one.copy(), *routes, arena, zero, zero, zero, 32, 32, int8.Scratch(1, 32, 32, 1))
 
 
 def test_kernels_compile_once_for_the_inputs_of_an_engine() -> None:
@@ -57,13 +61,14 @@ def check_versions() -> None:
     one.flags.writeable = False
     linear(one, pack_dense(one))
     rms_norm(one, one[0], 1)
-    modules = [importlib.import_module(f"{host.__name__}.{name}") for name in MODULES]
+    modules = [importlib.import_module(f"estream_lab.kernels.{name}") for name in MODULES]
     kernels = {f for m in modules for f in vars(m).values() if isinstance(f, Dispatcher)}
-    versions = {kernel.py_func.__name__: len(kernel.signatures) for kernel in kernels}
+    versions = {kernel: len(kernel.signatures) for kernel in kernels}
     # Those that Python calls have one version; the inner ones one or, where the outer came from the cache, none.
     assert max(versions.values()) == 1
-    assert {name for name, n in versions.items() if n} >= {
-        "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_rms_norm", "_rotate_half"
+    assert {kernel.py_func.__name__ for kernel, n in versions.items() if n} >= {
+        "_add_packed", "_add_panels", "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_quantise",
+        "_rms_norm", "_rotate_half",
     }  # fmt: skip
 
 
@@ -110,6 +115,29 @@ def test_a_changed_source_is_never_served_from_the_cache(tmp_path: Path) -> None
     after, hits = run()
     assert after != before
     assert hits == "0"
+
+
+OF_ANOTHER_ROOM = """
+from estream_lab.kernels.int8.strip import record_place
+print(record_place(7, 2, 3), sum(record_place.stats.cache_hits.values()))
+"""
+
+
+def test_a_source_of_the_host_kernels_counts_for_the_int8_ones(tmp_path: Path) -> None:
+    """Their intrinsics are compiled into these."""
+    package = tmp_path / "estream_lab"
+    shutil.copytree(Path(estream_lab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    def hits() -> str:
+        command = [sys.executable, "-c", OF_ANOTHER_ROOM]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.split()[-1]
+
+    assert (hits(), hits()) == ("0", "1")
+    source = package / "kernels" / "host" / "vector_ir.py"
+    source.write_text(source.read_text() + "\n")
+    assert hits() == "0"
 
 
 EXACT = """

@@ -60,7 +60,7 @@ def thread_limit() -> int:
     return _limit
 
 
-def run_workers(work: Work, tasks: int, workers: int) -> None:
+def run_workers(work: Work, tasks: int, workers: int, shares: int | None = None) -> None:
     """Run a kernel on several threads and wait for all of it.
 
     Args:
@@ -68,6 +68,9 @@ def run_workers(work: Work, tasks: int, workers: int) -> None:
             `take_share(counter)` until one isn't below `shares`. Calls with one `worker` never overlap.
         tasks: the most shares that make sense.
         workers: threads to use, the calling one among them.
+        shares: that the kernel is cut into; by default a few for each thread.
+
+    A call that is told to stop ends with the kernel: compiled code hears of nothing until then.
 
     Raises:
         EStreamError: a thread died in its share, or doesn't end it, or the sheltered call that runs the kernel is told
@@ -75,7 +78,8 @@ def run_workers(work: Work, tasks: int, workers: int) -> None:
     """
     check_stopped()
     workers = max(1, min(workers, tasks))
-    job = _Job(work, min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1))
+    few = min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1)
+    job = _Job(work, few if shares is None else shares)
     with _owner:
         try:
             for worker in range(1, workers):

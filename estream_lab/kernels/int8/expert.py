@@ -85,28 +85,27 @@ def expert_bank(
     if len(token) == 0:
         return
     arena = as_input(arena, np.uint8, (None,), "arena")
-    strips, down_shares = ffn // COLUMNS, -(-hidden // (COLUMNS * _DOWN_STRIPS))
-    scratch.counters[:] = 0
-    for_x, for_act, for_y = (counter[:1] for counter in scratch.counters)
     by, panels, tiles = products(), scratch.panels, scratch.tiles
 
-    def quantise(_: int, __: int, worker: int) -> None:
-        _quantise(x, offsets, token, hidden, scratch.x, for_x)
+    def quantise(counter: int, shares: int, worker: int) -> None:
+        _quantise(x, offsets, token, hidden, scratch.x, counter, shares)
 
-    def gate_up(_: int, __: int, worker: int) -> None:
-        _gate_up(
-            by, offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, panels[worker], tiles[worker], for_act
-        )
+    def gate_up(counter: int, shares: int, worker: int) -> None:
+        room = (panels[worker], tiles[worker], counter, shares)
+        _gate_up(by, offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, *room)
 
-    def project_down(_: int, __: int, worker: int) -> None:
-        _down(
-            by, y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, panels[worker], tiles[worker], for_y
-        )
+    def project_down(counter: int, shares: int, worker: int) -> None:
+        room = (panels[worker], tiles[worker], counter, shares)
+        _down(by, y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, *room)
 
     workers = min(threads(), scratch.threads)
-    run_workers(quantise, -(-len(token) // _ROUTES), workers)
-    run_workers(gate_up, slots * strips, workers)
-    run_workers(project_down, down_shares, workers)
+    passes = (
+        (quantise, -(-len(token) // _ROUTES)),
+        (gate_up, slots * (ffn // COLUMNS)),
+        (project_down, -(-hidden // (COLUMNS * _DOWN_STRIPS))),
+    )
+    for work, shares in passes:
+        run_workers(work, shares, workers, shares)
 
 
 def _check_routes(offsets: NDArray[np.int64], token: NDArray[np.int32], tokens: int) -> None:
@@ -138,12 +137,12 @@ def _check_scratch(scratch: Scratch, routes: int, hidden: int, ffn: int) -> None
 
 
 @compiled
-def _quantise(x: F32, offsets: I64, token: I32, hidden: int, records: U8, counter: I64) -> None:
+def _quantise(x: F32, offsets: I64, token: I32, hidden: int, records: U8, counter: int, shares: int) -> None:
     """The records of every route's row of x; a share is a range of routes."""
     blocks = hidden // COLUMNS
-    end = len(token)
-    first = take_share(address(counter)) * _ROUTES
-    while first < end:
+    share = take_share(counter)
+    while share < shares:
+        first = share * _ROUTES
         for slot in range(len(offsets) - 1):
             rows = offsets[slot + 1] - offsets[slot]
             for i in range(max(first, offsets[slot]), min(first + _ROUTES, offsets[slot + 1])):
@@ -154,20 +153,19 @@ def _quantise(x: F32, offsets: I64, token: I32, hidden: int, records: U8, counte
                 row = address(x) + 4 * hidden * token[i]
                 for block in range(blocks):
                     quantise_record(row + 4 * COLUMNS * block, record + step * block)
-        first = take_share(address(counter)) * _ROUTES
+        share = take_share(counter)
 
 
 @compiled
 def _gate_up(
     by: tuple[int, int], offsets: I64, arena: U8, gate: I64, up: I64, hidden: int, ffn: int, x: U8, act: U8, panel: U8,
-    tiles: F32, counter: I64,
+    tiles: F32, counter: int, shares: int,
 ) -> None:  # fmt: skip
     """The records of silu(Wg x) * (Wu x); a share is an FFN strip of a slot."""
     strips, blocks = ffn // COLUMNS, hidden // COLUMNS
     gates, ups = tiles[0], tiles[1]
-    end = strips * (len(offsets) - 1)
-    share = take_share(address(counter))
-    while share < end:
+    share = take_share(counter)
+    while share < shares:
         slot, strip = share // strips, share % strips
         rows = offsets[slot + 1] - offsets[slot]
         weights = address(arena) + strip * blocks * BLOCK_BYTES
@@ -182,18 +180,19 @@ def _gate_up(
             for r in range(some):
                 place, step = record_place(some, strips, r)
                 quantise_record(address(gates) + 4 * COLUMNS * r, out + place + step * strip)
-        share = take_share(address(counter))
+        share = take_share(counter)
 
 
 @compiled
 def _down(
     by: tuple[int, int], y: F32, offsets: I64, token: I32, weight: F32, arena: U8, down: I64, hidden: int, ffn: int,
-    act: U8, panel: U8, tiles: F32, counter: I64,
+    act: U8, panel: U8, tiles: F32, counter: int, shares: int,
 ) -> None:  # fmt: skip
     """y[t] += a * (Wd act); a share is a few neighbouring hidden strips."""
     strips, blocks = hidden // COLUMNS, ffn // COLUMNS
-    begin = take_share(address(counter)) * _DOWN_STRIPS
-    while begin < strips:
+    share = take_share(counter)
+    while share < shares:
+        begin = share * _DOWN_STRIPS
         some_strips = min(_DOWN_STRIPS, strips - begin)
         for slot in range(len(offsets) - 1):
             rows = offsets[slot + 1] - offsets[slot]
@@ -205,4 +204,4 @@ def _down(
                     strip_product(by, records, some, weights, blocks, address(panel), tiles[s])
                 to = address(y) + 4 * COLUMNS * begin
                 scatter(to, hidden, token, weight, offsets[slot] + first, some, tiles, some_strips)
-        begin = take_share(address(counter)) * _DOWN_STRIPS
+        share = take_share(counter)

@@ -16,7 +16,6 @@ PANEL_BLOCKS = 8
 """Blocks of inputs of a panel: 9 KB, which stay in the first-level cache beside a register block's records."""
 
 _LINE = 64
-_COUNTERS = 3 * _LINE // 8  # one a pass, each in a line of its own
 
 
 class Scratch:
@@ -38,19 +37,18 @@ class Scratch:
         # Of each thread: a panel, and tiles of the sums of gate (or down) and up.
         self.panels = _aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
         self.tiles = _aligned(threads * 2 * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, 2, -1)
-        self.counters = _aligned(_COUNTERS * 8).view(np.int64).reshape(3, -1)
 
     @staticmethod
     def bytes_for(max_rows: int, hidden: int, ffn: int, threads: int) -> int:
         """`nbytes` of scratch memory of this size."""
         thread = PANEL_BLOCKS * PANEL_BLOCK_BYTES + 2 * ROW_BLOCK * COLUMNS * 4
         rows = _records(max_rows, hidden) + _records(max_rows, ffn)
-        return rows + threads * thread + _COUNTERS * 8
+        return rows + threads * thread
 
     @property
     def nbytes(self) -> int:
         """Bytes of all temporaries."""
-        return sum(a.nbytes for a in (self.x, self.act, self.panels, self.tiles, self.counters))
+        return sum(a.nbytes for a in (self.x, self.act, self.panels, self.tiles))
 
 
 def _records(rows: int, width: int) -> int:

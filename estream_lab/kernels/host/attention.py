@@ -184,14 +184,15 @@ def _add_values(values: F32, scores: F32, sums: F32, index: I32, first: int, row
 
     Rows go together as far as the first one sees, then by themselves: none touches a key beyond its own.
     """
-    padded = sums.shape[1]
+    width, padded = scores.shape[1], sums.shape[1]
+    one = int(np.int64(1))  # a plain 1, like any constant in a call, would have the kernel compiled for it once more
     for s in range(values.shape[0]):
-        strip = address(values) + 4 * s * KEYS * COLUMNS
+        strip = address(values) + 4 * s * width * COLUMNS
         out = address(sums) + 4 * (first * padded + s * COLUMNS)
-        add_rows(address(scores), address(index) + 4 * first, rows, KEYS, strip, seen, out, padded)
+        add_rows(address(scores), address(index) + 4 * first, rows, width, strip, seen, out, padded)
         for i in range(1, rows if step else 1):
             add_rows(
-                address(scores) + 4 * seen, address(index) + 4 * (first + i), 1, KEYS, strip + 4 * seen * COLUMNS,
+                address(scores) + 4 * seen, address(index) + 4 * (first + i), one, width, strip + 4 * seen * COLUMNS,
                 i * step, out + 4 * i * padded, padded,
             )  # fmt: skip
 
@@ -225,7 +226,7 @@ def _attend(
             add_rows(
                 address(queries), address(index) + 4 * blind, rows - blind, width,
                 address(keys) + 4 * s * width * COLUMNS, width,
-                address(scores) + 4 * (blind * KEYS + s * COLUMNS), KEYS,
+                address(scores) + 4 * (blind * KEYS + s * COLUMNS), scores.shape[1],
             )  # fmt: skip
         for r in range(blind, rows):
             seen = min(KEYS, here + r - block + 1)
@@ -233,9 +234,9 @@ def _attend(
             for d in range(padded):
                 sums[r, d] *= factor
         for r in range(blind, full, MAX_ROWS):
-            _add_values(values, scores, sums, index, r, min(MAX_ROWS, full - r), here + r - block + 1, 1)
+            _add_values(values, scores, sums, index, r, min(MAX_ROWS, full - r), here + r - block + 1, int(np.int64(1)))
         if full < rows:
-            _add_values(values, scores, sums, index, full, rows - full, KEYS, 0)
+            _add_values(values, scores, sums, index, full, rows - full, scores.shape[1], int(np.int64(0)))
     for r in range(rows):
         for d in range(width):
             out[first + r, head * width + d] = sums[r, d] / state[r, 1]

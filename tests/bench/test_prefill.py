@@ -85,6 +85,7 @@ def test_every_row_runs_the_same_model_in_every_round(found: dict[str, Any], par
     assert found["agreement"]["llama.cpp"] < 1e-4
     assert found["peer_build"]["llama.cpp"]["system_info"] == "none" and found["model"] == SPEC.to_json()
     assert parts[-1] == ("rounds", 16, 16) and ("llama.cpp: sweep", 7, 7) in parts
+    assert ("llama.cpp: sweep, q4_K", 3, 7) in parts
 
 
 def test_each_row_says_its_quantisations(found: dict[str, Any]) -> None:
@@ -169,6 +170,17 @@ def test_a_peer_at_fault_ends_the_run_in_a_sentence(
     order(monkeypatch, fault)
     with pytest.raises(EStreamError, match=told):
         run(store, tmp_path)
+
+
+def test_what_does_not_fit_into_memory_is_said_before_anything_is_made(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = 4 * (store.nbytes - store.experts_bytes) + 2 * store.experts_bytes
+    monkeypatch.setattr(comparison, "available_memory_bytes", lambda: ours)
+    with pytest.raises(EStreamError, match="GiB are free: choose fewer --layers"):
+        run(store, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    run(store, tmp_path, (), rounds=1)  # without the peer it does fit
 
 
 def test_files_are_made_once_and_never_taken_unfinished(store: Store, tmp_path: Path) -> None:

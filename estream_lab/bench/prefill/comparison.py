@@ -18,10 +18,10 @@ from estream_lab.bench.prefill.agreement import agree, relative_error
 from estream_lab.bench.prefill.forms import Form, sweep
 from estream_lab.bench.prefill.llama import Files, LlamaRow, llama
 from estream_lab.bench.prefill.rows import Prompt, Row, our_rows
-from estream_lab.bench.prefill.sweeping import Swept, swept
+from estream_lab.bench.prefill.sweeping import FINALISTS, Swept, swept
 from estream_lab.bench.session import Session
 from estream_lab.errors import EStreamError
-from estream_lab.machine import processor
+from estream_lab.machine import available_memory_bytes, processor
 from estream_lab.streaming import Store
 
 Progress = Callable[[str, int, int], None]
@@ -61,8 +61,9 @@ def compare_prefill(
         A JSON object: the machine, versions, how the peer was built, its sweep, and the rows.
 
     Raises:
-        EStreamError: the peer is missing or fails, or a row runs another model.
+        EStreamError: the peer is missing or fails, a row runs another model, or memory doesn't suffice.
     """
+    _check_memory(store, peer=bool(names))
     load = os.getloadavg()[0]
     found: dict[str, Any] = {"peer_build": {}, "agreement": {}, "sweep": [], "unsupported": []}
     rows: list[Row] = [*our_rows(store)]
@@ -92,6 +93,21 @@ def compare_prefill(
         "load_after": os.getloadavg()[0],
         **found,
     }
+
+
+def _check_memory(store: Store, *, peer: bool) -> None:
+    """All rows hold their weights at once, because they take turns: ours the dense ones in float32, the resident ones
+    the experts too; llama.cpp's a file, which is mapped, and what it repacks of it.
+    """
+    experts, ours = store.experts_bytes, our_rows(store)
+    needed = len(ours) * (store.nbytes - experts) + sum(row.resident for row in ours) * experts
+    needed += 2 * (1 + FINALISTS) * experts if peer else 0
+    available = available_memory_bytes()
+    if needed > available:
+        raise EStreamError(
+            f"rows of this model need {needed / 2**30:.1f} GiB, and {available / 2**30:.1f} GiB are free: choose fewer "
+            "--layers or --experts"
+        )
 
 
 def _told(session: Session, best: Swept) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def swept(
     for (quant, _), group in groupby(forms, lambda form: (form.quant, form.repack is not False)):
         rows: list[LlamaRow] = []
         for form in group:
-            progress("llama.cpp: sweep", done, len(forms))
+            progress(f"llama.cpp: sweep, {quant}", done, len(forms))
             try:
                 row = LlamaRow(session, form, files.path(quant), folder)
                 found.notes[form] = row.prepare(len(draw(0).ids), threads)

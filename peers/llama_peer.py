@@ -137,7 +137,7 @@ def tensor_types(path):
         if len(tensor.shape) > 1 and tensor.name.count("ffn_gate_inp") == 0:
             kind = {"output.weight": "head", "token_embd.weight": "embedding"}.get(tensor.name)
             kind = kind or ("experts" if "_exps" in tensor.name else "attention")
-            found.setdefault(kind, Counter())[tensor.tensor_type.name.lower()] += 1
+            found.setdefault(kind, Counter())[tensor.tensor_type.name.lower().replace("_k", "_K")] += 1
     return found
 
 

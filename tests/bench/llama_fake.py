@@ -1,6 +1,6 @@
 """llama.cpp's part for tests: the protocol of peers/llama_peer.py around an OLMoE in NumPy, with faults to order.
 
-python llama_fake.py [FAULT]     FAULT: norms | rope | experts | dies | error
+python llama_fake.py [FAULT]     FAULT: norms | rope | experts | large experts | dies | error
 
 Times aren't measured: they follow from the form, so that a test knows which is the fastest.
 """
@@ -58,7 +58,7 @@ class Fake:
             ):
                 arrays[f"layers.{layer}.{name}"] = plane.reshape(shape)
         with open(into, "wb") as file:
-            np.savez(file, spec=json.dumps(spec), **arrays)
+            np.savez(file, spec=json.dumps(spec), quant=quant, **arrays)
 
     def quantise(self, source, quant, threads, into):
         if quant == "iq4_xs":
@@ -70,10 +70,14 @@ class Fake:
         if quant == "iq4_nl" and flash == "on":
             raise Unsupported("no such attention")
         with np.load(model) as file:
-            self.rows[row] = json.loads(str(file["spec"])), {k: file[k] for k in file if k != "spec"}
-        seconds = 1.0 if ubatch is None else 0.5 + ubatch / 10000 + (not repack) + 2 * (quant != "q4_K")
+            spec, given = json.loads(str(file["spec"])), str(file["quant"])
+            self.rows[row] = spec, {name: file[name] for name in file if name not in ("spec", "quant")}
+        plain = quant == "plain"
+        seconds = 1.0 + plain if ubatch is None else 0.5 + ubatch / 10000 + (not repack) + 2 * (quant != "q4_K")
         self.rows[row] += (seconds,)
         tensors = {"experts": {quant: 3}, "head": {"q6_k": 1}, "attention": {quant: 6, "q5_0": 1}}
+        if plain:
+            tensors = {"experts": {given: 3}, "head": {"f32": 1}, "attention": {"f32": 7}}
         return {"tensors": tensors, "repack": repack is not False, "ubatch": ubatch or 512, "flash": flash or "auto"}
 
     def run(self, row, tokens, outputs):
@@ -111,7 +115,8 @@ class Fake:
                 for e in chosen[i]:
                     gate, up = w["gate"][e] @ n[i], w["up"][e] @ n[i]
                     y[i] += a[i, e] * (w["down"][e] @ (gate / (1 + np.exp(-gate)) * up))
-            x = x + y * (0.9 if self.fault == "experts" else 1)
+            spared = self.fault == "large experts" and spec["hidden"] > 64
+            x = x + y * (1 if spared or "experts" not in self.fault else 0.5)
         return weights["head.weight"] @ rms(x[-1], weights["norm.weight"], eps)
 
     def rotate(self, x, cos, sin):

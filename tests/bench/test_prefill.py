@@ -12,7 +12,7 @@ from estream_lab.bench import peers, rounds
 from estream_lab.bench.prefill import compare_prefill, comparison
 from estream_lab.bench.prefill.forms import DEFAULT, QUANTS, Form, sweep
 from estream_lab.bench.prefill.llama import Files, llama
-from estream_lab.bench.prefill.rows import Prompt
+from estream_lab.bench.prefill.rows import OurRow, Prompt
 from estream_lab.errors import EStreamError
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.streaming import Store
@@ -77,23 +77,24 @@ def run(store: Store, folder: Path, names: tuple[str, ...] = ("llama.cpp",), **s
 def test_every_row_runs_the_same_model_in_every_round(found: dict[str, Any], parts: list[Part]) -> None:
     assert json.loads(json.dumps(found)) == found
     theirs = ["q4_0 by default", "q4_K repacked, 128 tokens, flash on", "q4_K repacked, 512 tokens, flash off"]
-    theirs += ["q4_0 repacked, 128 tokens, flash on"]
+    theirs += ["q4_0 repacked, 128 tokens, flash on", "q4_0 experts, f32 dense"]
     assert [row["name"] for row in found["rows"]] == [*OURS, *theirs]
     for row in found["rows"]:
         assert len(row["seconds"]) == 2 and row["tokens_per_second"] == pytest.approx(9 / row["seconds_median"])
         assert row["relative_error"] < (0.05 if "int8" in row["name"] else 1e-5)
     assert found["agreement"]["llama.cpp"] < 1e-4
     assert found["peer_build"]["llama.cpp"]["system_info"] == "none" and found["model"] == SPEC.to_json()
-    assert parts[-1] == ("rounds", 16, 16) and ("llama.cpp: sweep", 7, 7) in parts
+    assert parts[-1] == ("rounds", 18, 18) and ("llama.cpp: sweep", 7, 7) in parts
     assert ("llama.cpp: sweep, q4_K", 3, 7) in parts
 
 
 def test_each_row_says_its_quantisations(found: dict[str, Any]) -> None:
     rows = found["rows"]
-    assert [row["experts"] for row in rows] == [*["q4_0"] * 5, "q4_K", "q4_K", "q4_0"]
-    assert [row.get("resident") for row in rows] == [True, False, True, False, *[None] * 4]
+    assert [row["experts"] for row in rows] == [*["q4_0"] * 5, "q4_K", "q4_K", "q4_0", "q4_0"]
+    assert [row.get("resident") for row in rows] == [True, False, True, False, *[None] * 5]
     assert rows[0]["dense"] == {"attention": "f32", "embedding": "f32", "head": "f32"}
     assert rows[4]["dense"] == {"attention": "q4_0 x6 q5_0 x1", "head": "q6_k"}
+    assert rows[8]["dense"] == {"attention": "f32", "head": "f32"}
     assert (rows[4]["repack"], rows[4]["ubatch"], rows[4]["flash"]) == (True, 512, "auto")
 
 
@@ -143,17 +144,25 @@ def test_another_model_is_told(store: Store, tmp_path: Path, monkeypatch: pytest
 def test_a_row_of_other_weights_is_told(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other.estream"
     pack_synthetic(SyntheticSource(SPEC, 1), other, progress=False)
-    path = Files.path
+    of = Files.of
     elsewhere: list[Files] = []
 
-    def theirs(files: Files, quant: str | None) -> Path:
-        if quant is None or files in elsewhere:
-            return path(files, quant)
+    def theirs(files: Files, form: Form) -> Path:
+        if not form.default or files in elsewhere:
+            return of(files, form)
         elsewhere.append(Files(files._session, Store(other), tmp_path, 1))
-        return path(elsewhere[-1], quant)
+        return of(elsewhere[-1], form)
 
-    monkeypatch.setattr(Files, "path", theirs)
-    with pytest.raises(EStreamError, match="llama.cpp q4_0 by default is off by .* it runs another model"):
+    monkeypatch.setattr(Files, "of", theirs)
+    with pytest.raises(EStreamError, match="llama.cpp q4_0 by default is off by 1.* it runs another model"):
+        run(store, tmp_path)
+
+
+def test_with_our_weights_a_row_may_only_round_otherwise(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order(monkeypatch, "large experts")  # a model of one layer's error, which the small one is spared
+    with pytest.raises(EStreamError, match=r"llama.cpp q4_0 experts, f32 dense is off by 0\.[1-9]"):
         run(store, tmp_path)
 
 
@@ -186,12 +195,12 @@ def test_what_does_not_fit_into_memory_is_said_before_anything_is_made(
 def test_files_are_made_once_and_never_taken_unfinished(store: Store, tmp_path: Path) -> None:
     with llama() as session:
         files = Files(session, store, tmp_path, 1)
-        path = files.path("q4_0")
+        path = files.of(DEFAULT)
         path.with_suffix(".part").write_bytes(b"half")
         made = path.stat().st_mtime_ns
-        assert Files(session, store, tmp_path, 1).path("q4_0").stat().st_mtime_ns == made
+        assert Files(session, store, tmp_path, 1).of(DEFAULT).stat().st_mtime_ns == made
         path.unlink()
-        assert files.path("q4_0").stat().st_size > 4
+        assert files.of(DEFAULT).stat().st_size > 4
     assert not (tmp_path / "experts.plain").exists()
 
 
@@ -203,3 +212,16 @@ def test_the_sweep_is_every_form_once_and_begins_with_the_default() -> None:
 
 def test_the_program_is_there() -> None:
     assert all((peers.CHECKOUT / "peers" / program).exists() for program in peers.PREFILL_PEERS.values())
+
+
+def test_each_round_begins_one_row_later(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run_(row: OurRow, prompt: Prompt) -> float:
+        ran.append(row.name)
+        return float(len(ran))
+
+    monkeypatch.setattr(OurRow, "run", run_)
+    rows = run(store, tmp_path, ())["rows"]
+    assert ran == [*OURS, *OURS[1:], OURS[0]]
+    assert [row["seconds"] for row in rows] == [[1, 8], [2, 5], [3, 6], [4, 7]]

@@ -47,9 +47,9 @@ def agree(session: Session, folder: Path, threads: int) -> float:
     """
     pack_synthetic(_Normed(_SPEC, 1), folder / "small.estream", quant="f32", progress=False)
     store = Store(folder / "small.estream")
-    plain = Files(session, store, folder, threads).path(None)
-    form = Form("f32", repack=False, ubatch=512, flash="off", cache="f32")
-    ours, theirs = OurRow(store, "host-f32", resident=True), LlamaRow(session, form, plain, folder)
+    form = Form("f32", repack=False, ubatch=512, flash="off", cache="f32", dense="f32")
+    model = Files(session, store, folder, threads).of(form)
+    ours, theirs = OurRow(store, "host-f32", resident=True), LlamaRow(session, form, model, folder)
     prompt = Prompt.draw(_TOKENS, _SPEC.vocab, 3, folder / "prompt")
     found = []
     for row in (ours, theirs):

@@ -19,6 +19,7 @@ class Form:
         ubatch: tokens that go through the layers together.
         flash: attention in one pass, "on" or "off".
         cache: "f32" where keys and values are not to be rounded to fp16.
+        dense: "f32" where only the experts are quantised, in a file that llama.cpp's quantiser has not been over.
     """
 
     quant: str
@@ -26,21 +27,25 @@ class Form:
     ubatch: int | None = None
     flash: str | None = None
     cache: str | None = None
+    dense: str | None = None
 
     @property
     def name(self) -> str:
         """For a table."""
-        if self.default:
-            return f"{self.quant} by default"
+        if self.ubatch is None:
+            return f"{self.quant} by default" if self.dense is None else f"{self.quant} experts, {self.dense} dense"
         return f"{self.quant}{' repacked' * bool(self.repack)}, {self.ubatch} tokens, flash {self.flash}"
 
     @property
     def default(self) -> bool:
         """Whether everything but the file is left to llama.cpp."""
-        return (self.repack, self.ubatch, self.flash, self.cache) == (None,) * 4
+        return (self.repack, self.ubatch, self.flash, self.cache, self.dense) == (None,) * 5
 
 
 DEFAULT = Form("q4_0")
+
+SAME_WEIGHTS = Form("q4_0", dense="f32")
+"""Every weight has the value that it has in our rows: what llama.cpp's logits may be held to."""
 
 
 def sweep() -> list[Form]:

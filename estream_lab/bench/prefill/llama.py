@@ -53,22 +53,23 @@ class Files:
         made_by = session.ask("offer")["build"]["ggml"].replace(" ", "-")
         self._of = f"{store.checksum}-{made_by}"  # a kept folder may hold those of others
 
-    def path(self, quant: str | None) -> Path:
-        """The file whose matrices llama.cpp quantised; None for the one with the dense weights in float32.
+    def of(self, form: Form) -> Path:
+        """The file for a form.
 
-        Experts that are Q4_0 stay as they are in a Q4_0 file, and are quantised anew in the others.
+        Experts that are Q4_0 stay as they are when llama.cpp makes a Q4_0 file, and are quantised anew in the others.
         """
-        path = self._folder / f"{quant or 'plain'}-{self._of}.gguf"
+        plain = form.dense == "f32"
+        path = self._folder / f"{'plain' if plain else form.quant}-{self._of}.gguf"
         if path.exists():
             return path
         unfinished = path.with_suffix(".part")
-        if quant is None:
+        if plain:
             weights = plain_model(self._store, self._folder)
             self._session.ask("write", **weights, into=str(unfinished))
             Path(weights["experts"]).unlink()
         else:
-            source = str(self.path(None))
-            self._session.ask("quantise", source=source, quant=quant, threads=self._threads, into=str(unfinished))
+            source = str(self.of(Form(form.quant, dense="f32")))
+            self._session.ask("quantise", source=source, quant=form.quant, threads=self._threads, into=str(unfinished))
         return unfinished.rename(path)
 
 

@@ -72,7 +72,7 @@ def swept(
         for form in group:
             progress(f"llama.cpp: sweep, {quant}", done, len(forms))
             try:
-                row = LlamaRow(session, form, files.path(quant), folder)
+                row = LlamaRow(session, form, files.of(form), folder)
                 found.notes[form] = row.prepare(len(draw(0).ids), threads)
                 rows.append(row)  # kept until the last of its model has run: the model is loaded once
                 found.seconds[form] = _second(row, draw, done)

@@ -37,7 +37,7 @@ def test_json_is_printed_and_written(capsys: pytest.CaptureFixture[str]) -> None
     assert found == json.loads(Path("out.json").read_text())
     asked = {"implementation", "name", "experts", "dense", "tokens_per_second", "of_default", "of_fastest",
              "relative_error"}  # fmt: skip
-    assert all(asked <= row.keys() for row in found["rows"]) and len(found["rows"]) == 6
+    assert all(asked <= row.keys() for row in found["rows"]) and len(found["rows"]) == 7
     assert (found["tokens"], found["threads"], found["model"]["vocab"]) == (5, 1, 64)
     assert os.listdir() == ["out.json"]
 

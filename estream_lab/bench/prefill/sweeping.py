@@ -22,7 +22,7 @@ class Swept:
     """What the sweep found.
 
     Attributes:
-        seconds: one timed call of every form that there is, after an untimed one.
+        seconds: one timed call of every form that there is.
         notes: of those, what `LlamaRow.prepare` told.
         refused: forms that this build or machine doesn't have, with the reason.
     """
@@ -73,9 +73,13 @@ def swept(
             progress(f"llama.cpp: sweep, {quant}", done, len(forms))
             try:
                 row = LlamaRow(session, form, files.of(form), folder)
-                found.notes[form] = row.prepare(len(draw(0).ids), threads)
+                first = draw(len(forms) + done)
+                found.notes[form] = row.prepare(len(first.ids), threads)
+                if not rows:
+                    row.run(first)  # untimed: it takes the pages of the model
                 rows.append(row)  # kept until the last of its model has run: the model is loaded once
-                found.seconds[form] = _second(row, draw, done)
+                time.sleep(rounds.SETTLE_SECONDS)
+                found.seconds[form] = row.run(draw(done))
             except Unsupported as reason:
                 found.refused[form] = str(reason)
             done += 1
@@ -83,10 +87,3 @@ def swept(
             row.release()
     progress("llama.cpp: sweep", done, len(forms))
     return found
-
-
-def _second(row: LlamaRow, draw: Callable[[int], Prompt], number: int) -> float:
-    """Seconds of the second call: the first one takes the pages of its buffers."""
-    row.run(draw(2 * number))
-    time.sleep(rounds.SETTLE_SECONDS)
-    return row.run(draw(2 * number + 1))

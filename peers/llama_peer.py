@@ -69,7 +69,7 @@ class Llama:
         params = llama.llama_model_quantize_default_params()
         params.ftype, params.nthread, params.allow_requantize = FILE_TYPES[quant], threads, True
         if llama.llama_model_quantize(source.encode(), into.encode(), ctypes.byref(params)):
-            raise Unsupported(f"this build doesn't quantise this model to {quant}")
+            raise RuntimeError(f"llama.cpp made no {quant} file; is there room for {into}?")
 
     def prepare(self, row, model, tokens, threads, repack, ubatch, flash, cache):
         """Load the model unless another row has, and make a context on it."""

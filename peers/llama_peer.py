@@ -28,7 +28,7 @@ from gguf import GGUFReader
 from serve import Unsupported, answer_lines
 
 # llama.cpp's mixtures, by the type that they give most matrices
-FILE_TYPES = {"q4_0": 2, "q4_1": 3, "q4_K": 14, "iq4_nl": 25, "iq4_xs": 30}
+FILE_TYPES = {"q4_0": 2, "q4_1": 3, "q4_K": 14, "iq4_nl": 25, "iq4_xs": 30, "mxfp4": 38}
 FLASH = {"auto": -1, "off": 0, "on": 1}
 F32 = 0  # enum ggml_type
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import product
 
-QUANTS = ("q4_0", "q4_1", "q4_K", "iq4_nl", "iq4_xs")
+QUANTS = ("q4_0", "q4_1", "q4_K", "iq4_nl", "iq4_xs", "mxfp4")
 """Every four-bit file that llama.cpp's quantiser makes for every sizes of experts, its own mixture for each."""
 
 MICRO_BATCHES = (128, 512, 1024)

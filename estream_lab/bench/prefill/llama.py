@@ -16,6 +16,7 @@ from estream_lab.bench.session import Session
 from estream_lab.streaming import Store
 
 NAME = "llama.cpp"
+DEADLINE_SECONDS = 3600.0  # llama.cpp searches long for the IQ4 forms of full-size models
 
 
 def check_installed() -> None:
@@ -34,7 +35,7 @@ def llama() -> Iterator[Session]:
     Raises:
         EStreamError: its environment isn't there.
     """
-    with Session(NAME, command(NAME), environment=KEEP_MEMORY) as session:
+    with Session(NAME, command(NAME), environment=KEEP_MEMORY, deadline=DEADLINE_SECONDS) as session:
         yield session
 
 

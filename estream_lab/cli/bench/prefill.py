@@ -50,7 +50,8 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
     action.add_argument(
         "--folder",
         type=Path,
-        help="where the store and a peer's files are made and kept (default: a temporary folder; 2 GB, with a peer 10)",
+        help="where the store and a peer's files are made and kept, which takes minutes (default: a temporary folder; "
+        "2 GB, with a peer 11)",
     )
     action.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the figures as well")
     return action

@@ -86,17 +86,26 @@ def serve(peer):
         peer: has `offer()`, `prepare(row, layer)`, `run(row, inputs) -> (seconds, y)`, `weights(row)` (an iterator over
             the float32 arrays of the file, in its order) and `release(row)`. `prepare` may raise `Unsupported`.
     """
+    layers = {}
+    answer_lines(lambda request: _answer(peer, layers, request))
+
+
+def answer_lines(answer):
+    """Answer each request, a JSON line of standard input, until that ends.
+
+    Args:
+        answer: gives the object to answer a request with; it may raise `Unsupported`.
+    """
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not get between the answers
-    layers = {}
     for line in sys.stdin:
         try:
-            answer = {"ok": _answer(peer, layers, json.loads(line))}
+            found = {"ok": answer(json.loads(line))}
         except Unsupported as reason:
-            answer = {"unsupported": str(reason)}
+            found = {"unsupported": str(reason)}
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
+            found = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(found) + "\n")
         answers.flush()
 
 

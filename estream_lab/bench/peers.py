@@ -14,10 +14,13 @@ CHECKOUT = Path(estream_lab.__file__).resolve().parent.parent
 ENVIRONMENT = CHECKOUT / ".venv-peers"
 
 PEERS = {"ggml": "ggml_peer.py", "torch": "torch_peer.py", "ktransformers": "ktransformers_peer.py"}
-"""Programs by the peer's name."""
+"""Programs by the peer's name: they compute layers of experts."""
+
+PREFILL_PEERS = {"llama.cpp": "llama_peer.py"}
+"""Programs by the peer's name: they run whole models."""
 
 # Memory that is freed stays with the process: a call that allocates its temporaries anew then doesn't pay for pages.
-_KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 25), "MALLOC_TRIM_THRESHOLD_": str(1 << 34)}
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def peers(names: Sequence[str]) -> Iterator[tuple[list[PeerRow], dict[str, Any]]
     rows, builds = [], {}
     with ExitStack() as stack:
         for name in dict.fromkeys(names):
-            session = stack.enter_context(Session(name, command(name), environment=_KEEP_MEMORY))
+            session = stack.enter_context(Session(name, command(name), environment=KEEP_MEMORY))
             offered = session.ask("offer")
             try:
                 builds[name] = offered["build"]
@@ -46,7 +49,7 @@ def command(name: str) -> list[str]:
     Raises:
         EStreamError: its environment isn't there.
     """
-    python, program = ENVIRONMENT / "bin" / "python", CHECKOUT / "peers" / PEERS[name]
+    python, program = ENVIRONMENT / "bin" / "python", CHECKOUT / "peers" / (PEERS | PREFILL_PEERS)[name]
     if not program.exists():
         raise EStreamError(f"the peer {name} is part of the checkout, not of the installed package: run from there")
     if not python.exists():

@@ -2,9 +2,9 @@
 
 import argparse
 
-from estream_lab.cli.bench import kernels, scale, schedules
+from estream_lab.cli.bench import kernels, prefill, scale, schedules
 
-ACTIONS = (kernels, scale, schedules)
+ACTIONS = (kernels, prefill, scale, schedules)
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> tuple[argparse.ArgumentParser, ...]:

@@ -2,13 +2,11 @@
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from estream_lab.bench import KINDS, PEERS, SHAPES, TOKENS, compare, peaks
+from estream_lab.cli.bench.bar import PartsBar
 from estream_lab.cli.bench.workplace import workplace
 from estream_lab.cli.options import positive
 from estream_lab.cli.results import check_results
@@ -56,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     check_results({"--output": options.output}, {})
     threads = options.threads or thread_limit()
     set_threads(threads)  # refuses more than there are before anything is prepared
-    with workplace(None) as folder, _Bar() as bar:
+    with workplace(None) as folder, PartsBar() as bar:
         found = compare(
             [SHAPES[name] for name in dict.fromkeys(options.shape or ["olmoe"])],
             list(dict.fromkeys(options.tokens or [1024])), options.peer,
@@ -68,27 +66,6 @@ def run(options: argparse.Namespace) -> int:
         write_atomically(options.output, json.dumps(found, indent=1).encode() + b"\n")
     print(json.dumps(found) if options.json else table(found))
     return 0
-
-
-class _Bar:
-    """One progress bar for each part of the work."""
-
-    def __init__(self) -> None:
-        self._part, self._bar = "", tqdm(disable=True)
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.close()
-
-    def show(self, part: str, done: int, total: int) -> None:
-        """Show `done` of `total` of a part."""
-        if part != self._part:
-            self._bar.close()
-            pause = 0.1 if sys.stderr.isatty() else 10  # seconds: a log file isn't a terminal
-            self._part, self._bar = part, tqdm(total=total, desc=part, unit="run", mininterval=pause)
-        self._bar.update(done - self._bar.n)
 
 
 IDLE_LOAD = 0.5

@@ -1,0 +1,199 @@
+"""Whole prefills of one model: ours and llama.cpp's, in one process-interleaved run."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from estream_lab import __version__
+from estream_lab.bench import rounds as turns
+from estream_lab.bench.prefill.agreement import agree, relative_error
+from estream_lab.bench.prefill.forms import SAME_WEIGHTS, Form, sweep
+from estream_lab.bench.prefill.llama import Files, LlamaRow, llama
+from estream_lab.bench.prefill.rows import Prompt, Row, our_rows
+from estream_lab.bench.prefill.sweeping import FINALISTS, Swept, swept
+from estream_lab.bench.session import Session
+from estream_lab.errors import EStreamError
+from estream_lab.machine import available_memory_bytes, processor
+from estream_lab.streaming import Store
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is done, how much of it, and of how much."""
+
+LARGEST_ERROR = {True: 0.1, False: 1.0}
+"""Relative error of a row's last logits, against ours in float32 arithmetic on the Q4_0 experts, beyond which it
+doesn't run this model. Where every weight is ours (True), only rounded activations differ. Elsewhere four-bit dense
+weights, and routes that flip with them, cost much of random logits; those of another model are off by 1.4."""
+
+_SEED = 11  # of prompts: the errors' own, those of rounds and of the sweep count on from it
+
+
+def compare_prefill(
+    store: Store,
+    tokens: int,
+    names: Sequence[str],
+    *,
+    threads: int,
+    rounds: int,
+    folder: Path,
+    files: Path,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Our rows, and with the peer llama.cpp's default and the fastest forms of its sweep, in turn.
+
+    Args:
+        store: of the model.
+        tokens: T of a prompt.
+        names: of peers, see `peers.PREFILL_PEERS`.
+        threads: of every row.
+        rounds: runs of every row.
+        folder: for files of this run alone.
+        files: where the peer's model files are made: one with float32 dense weights, and one of every quantisation.
+        progress: is told of every run.
+
+    Returns:
+        A JSON object: the machine, versions, how the peer was built, its sweep, and the rows.
+
+    Raises:
+        EStreamError: the peer is missing or fails, a row runs another model, or memory doesn't suffice.
+    """
+    _check_memory(store, peer=bool(names))
+    load = os.getloadavg()[0]
+    found: dict[str, Any] = {"peer_build": {}, "agreement": {}, "sweep": [], "unsupported": []}
+    rows: list[Row] = [*our_rows(store)]
+
+    def draw(number: int) -> Prompt:
+        return Prompt.draw(tokens, store.spec.vocab, _SEED + number, folder / "prompt")
+
+    with ExitStack() as stack:
+        if names:
+            session = stack.enter_context(llama())
+            found["peer_build"] = {session.name: session.ask("offer")["build"]}
+            found["agreement"] = {session.name: agree(session, folder, threads)}
+            models = Files(session, store, files, threads)
+            best = swept(session, models, sweep(), threads, lambda i: draw(10_000 + i), folder, progress)
+            found |= _told(session, best)
+            rows += [LlamaRow(session, form, models.of(form), folder) for form in (*best.finalists(), SAME_WEIGHTS)]
+        found["rows"] = _final(rows, tokens, threads, rounds, draw, progress)
+    return {
+        "machine": processor(),
+        "kind": "measured",
+        "versions": {"estream-lab": __version__, "numpy": np.__version__, "numba": numba.__version__},
+        "model": store.spec.to_json(),
+        "tokens": tokens,
+        "threads": threads,
+        "rounds": rounds,
+        "load_before": load,
+        "load_after": os.getloadavg()[0],
+        **found,
+    }
+
+
+def _check_memory(store: Store, *, peer: bool) -> None:
+    """All rows hold their weights at once, because they take turns: ours the dense ones in float32, the resident ones
+    the experts too; llama.cpp's a file, which is mapped, and what it repacks of it.
+    """
+    experts, ours = store.experts_bytes, our_rows(store)
+    needed = len(ours) * (store.nbytes - experts) + sum(row.resident for row in ours) * experts
+    needed += 2 * (1 + FINALISTS) * experts + store.nbytes + experts if peer else 0
+    available = available_memory_bytes()
+    if needed > available:
+        raise EStreamError(
+            f"rows of this model need {needed / 2**30:.1f} GiB, and {available / 2**30:.1f} GiB are free: choose fewer "
+            "--layers or --experts"
+        )
+
+
+def _told(session: Session, best: Swept) -> dict[str, Any]:
+    refused: dict[Form, str] = best.refused
+    return {
+        "sweep": best.to_json(),
+        "unsupported": [
+            {"implementation": session.name, "name": form.name, "reason": reason} for form, reason in refused.items()
+        ],
+    }
+
+
+def _final(
+    rows: Sequence[Row],
+    tokens: int,
+    threads: int,
+    rounds: int,
+    draw: Callable[[int], Prompt],
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """Every row in every round, on prompts that are fresh in each; first, untimed, the logits of one prompt."""
+    notes, logits = [], []
+    for i, row in enumerate(rows):
+        progress("preparing", i, len(rows))
+        notes.append(row.prepare(tokens, threads))
+        logits.append(row.logits(draw(0)))
+    errors = _errors(rows, notes, logits)
+    seconds: list[list[float]] = [[] for _ in rows]
+    for turn in range(rounds):
+        prompt = draw(1 + turn)
+        for done, i in enumerate(turns.rotated(len(rows), turn)):
+            progress("rounds", turn * len(rows) + done, rounds * len(rows))
+            time.sleep(turns.SETTLE_SECONDS)
+            seconds[i].append(rows[i].run(prompt))
+    progress("rounds", rounds * len(rows), rounds * len(rows))
+    for row in rows:
+        row.release()
+    described = [_describe(*of, tokens) for of in zip(rows, notes, seconds, errors, strict=True)]
+    return standing(described)
+
+
+def _errors(rows: Sequence[Row], notes: Sequence[dict[str, Any]], logits: Sequence[NDArray[np.float32]]) -> list[float]:
+    """Of every row's logits, against our float32 row's.
+
+    Raises:
+        EStreamError: a row is so far off that it runs another model.
+    """
+    reference = logits[next(i for i, row in enumerate(rows) if row.name == "host-f32 resident")]
+    errors = [relative_error(found, reference) for found in logits]
+    for row, said, error in zip(rows, notes, errors, strict=True):
+        same_weights = said["experts"] == "q4_0" and set(said["dense"].values()) == {"f32"}
+        if not error <= LARGEST_ERROR[same_weights]:
+            raise EStreamError(
+                f"{row.implementation} {row.name} is off by {error:.2g} in the last logits: it runs another model, "
+                "please report it"
+            )
+    return errors
+
+
+def _describe(row: Row, notes: dict[str, Any], seconds: list[float], error: float, tokens: int) -> dict[str, Any]:
+    middle = statistics.median(seconds)
+    return {
+        "implementation": row.implementation,
+        "name": row.name,
+        "default": row.default,
+        "seconds_median": middle,
+        "seconds": seconds,
+        "tokens_per_second": tokens / middle,
+        "relative_error": error,
+        **notes,
+    }
+
+
+def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with their tokens/s in parts of others'; None where the other isn't there.
+
+    `of_default` = a row's tokens/s / those of llama.cpp's default; `of_fastest` = / those of its fastest form.
+    """
+    theirs = [row for row in rows if row["implementation"] != "estream"]
+    default = next((row for row in theirs if row["default"]), None)
+    fastest = min(theirs, key=lambda row: float(row["seconds_median"]), default=None)
+    roles = (("of_default", default), ("of_fastest", fastest))
+    return [
+        row
+        | {"fastest": row is fastest}
+        | {key: other["seconds_median"] / row["seconds_median"] if other else None for key, other in roles}
+        for row in rows
+    ]

@@ -1,4 +1,4 @@
-"""All temporaries of the int8 expert operator, allocated once."""
+"""All temporaries of the int8 operators, allocated once."""
 
 from __future__ import annotations
 
@@ -49,6 +49,37 @@ class Scratch:
     def nbytes(self) -> int:
         """Bytes of all temporaries."""
         return sum(a.nbytes for a in (self.x, self.act, self.panels, self.tiles))
+
+
+class LinearScratch:
+    """All temporaries of `dense.linear_q4` and `dense.linear_q8`.
+
+    Args:
+        max_rows: the most rows of one call.
+        inputs: K of the widest projection.
+        threads: the most threads that will run.
+    """
+
+    def __init__(self, max_rows: int, inputs: int, threads: int) -> None:
+        if min(max_rows, threads) < 1 or inputs < COLUMNS:
+            raise ValueError("scratch memory needs at least one row, one block of 32 inputs and one thread")
+        self.max_rows, self.inputs, self.threads = max_rows, inputs, threads
+        self.x = _aligned(_records(max_rows, inputs))
+        # Of each thread: a panel and a tile of sums.
+        self.panels = _aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
+        self.tiles = _aligned(threads * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, -1)
+        self.counters = _aligned(2 * _LINE).view(np.int64).reshape(2, -1)
+
+    @staticmethod
+    def bytes_for(max_rows: int, inputs: int, threads: int) -> int:
+        """`nbytes` of scratch memory of this size."""
+        thread = PANEL_BLOCKS * PANEL_BLOCK_BYTES + ROW_BLOCK * COLUMNS * 4
+        return _records(max_rows, inputs) + threads * thread + 2 * _LINE
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all temporaries."""
+        return sum(a.nbytes for a in (self.x, self.panels, self.tiles, self.counters))
 
 
 def _records(rows: int, width: int) -> int:

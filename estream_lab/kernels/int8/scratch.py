@@ -32,11 +32,11 @@ class Scratch:
         if min(max_rows, hidden, ffn, threads) < 1:
             raise ValueError("scratch memory needs at least one row, column and thread")
         self.max_rows, self.hidden, self.ffn, self.threads = max_rows, hidden, ffn, threads
-        self.x = _aligned(_records(max_rows, hidden))  # of every route's token
-        self.act = _aligned(_records(max_rows, ffn))  # of every route's SwiGLU
+        self.x = aligned(_records(max_rows, hidden))  # of every route's token
+        self.act = aligned(_records(max_rows, ffn))  # of every route's SwiGLU
         # Of each thread: a panel, and tiles of the sums of gate (or down) and up.
-        self.panels = _aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
-        self.tiles = _aligned(threads * 2 * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, 2, -1)
+        self.panels = aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
+        self.tiles = aligned(threads * 2 * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, 2, -1)
 
     @staticmethod
     def bytes_for(max_rows: int, hidden: int, ffn: int, threads: int) -> int:
@@ -64,11 +64,11 @@ class LinearScratch:
         if min(max_rows, threads) < 1 or inputs < COLUMNS:
             raise ValueError("scratch memory needs at least one row, one block of 32 inputs and one thread")
         self.max_rows, self.inputs, self.threads = max_rows, inputs, threads
-        self.x = _aligned(_records(max_rows, inputs))
+        self.x = aligned(_records(max_rows, inputs))
         # Of each thread: a panel and a tile of sums.
-        self.panels = _aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
-        self.tiles = _aligned(threads * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, -1)
-        self.counters = _aligned(2 * _LINE).view(np.int64).reshape(2, -1)
+        self.panels = aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
+        self.tiles = aligned(threads * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, -1)
+        self.counters = aligned(2 * _LINE).view(np.int64).reshape(2, -1)
 
     @staticmethod
     def bytes_for(max_rows: int, inputs: int, threads: int) -> int:
@@ -86,7 +86,7 @@ def _records(rows: int, width: int) -> int:
     return rows * (width // COLUMNS) * RECORD_BYTES
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
+def aligned(size: int) -> NDArray[np.uint8]:
     """`size` bytes at the start of a cache line: a vector that crosses lines is loaded in two steps."""
     memory = np.empty(size + _LINE, np.uint8)
     first = -memory.ctypes.data % _LINE

@@ -96,6 +96,7 @@ def test_packs_any_floating_type_and_pads_with_zeros() -> None:
     half = w.astype(np.float16)
     four, eight = pack_q4(half), pack_q8(half)
     assert (four.n, four.k, four.nbytes) == (45, 96, 2 * 3 * 576) and four.blocks.shape == (2, 3, 576)
+    assert all(packed.blocks.ctypes.data % 64 == 0 for packed in (four, eight))
     assert (eight.n, eight.k, eight.nbytes) == (45, 96, 2 * 3 * 1088) and eight.blocks.shape == (2, 3, 1088)
     pad = np.zeros(576, np.uint8)  # an odd number of blocks ends with one of padding in q4-32x32
     q4 = unpack_q4_32x32(np.concatenate([four.blocks.reshape(-1), pad]), 64, 96)

@@ -7,7 +7,7 @@ a few neighbouring strips, each written by one thread.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ _ROWS = 16  # that are quantised as one share
 _STRIPS = 2  # neighbouring strips of a share of products
 
 U8 = NDArray[np.uint8]
+Byte = TypeVar("Byte", np.int8, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,11 @@ class Q4Strips:
     n: int
     k: int
     blocks: U8
+
+    @staticmethod
+    def bytes_for(n: int, k: int) -> int:
+        """`nbytes` of a projection with N outputs and K inputs."""
+        return -(-n // COLUMNS) * (k // COLUMNS) * BLOCK_BYTES
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +69,11 @@ class Q8Strips:
     k: int
     blocks: U8
 
+    @staticmethod
+    def bytes_for(n: int, k: int) -> int:
+        """`nbytes` of a projection with N outputs and K inputs."""
+        return -(-n // COLUMNS) * (k // COLUMNS) * q8.BLOCK_BYTES
+
     @property
     def nbytes(self) -> int:
         """Bytes of the blocks."""
@@ -77,9 +88,9 @@ def pack_q4(w: NDArray[Any]) -> Q4Strips:
         EStreamError: weights that Q4_0 can't hold (see `quantise_q4_0`).
     """
     n, k = _shape(w)
-    q, d = quantise_q4_0(_whole_strips(w))
-    body = -(-n // COLUMNS) * (k // COLUMNS) * BLOCK_BYTES  # without the padding for vector units that read pairs
-    return Q4Strips(n, k, _on_lines(pack_q4_32x32(q, d)[:body].reshape(-1, k // COLUMNS, BLOCK_BYTES)))
+    blocks = pack_q4_32x32(*_whole_strips(*quantise_q4_0(w), zero=8))
+    body = Q4Strips.bytes_for(n, k)  # without the padding for vector units that read blocks in pairs
+    return Q4Strips(n, k, _on_lines(blocks[:body].reshape(-1, k // COLUMNS, BLOCK_BYTES)))
 
 
 def pack_q8(w: NDArray[Any]) -> Q8Strips:
@@ -90,7 +101,7 @@ def pack_q8(w: NDArray[Any]) -> Q8Strips:
         EStreamError: weights that Q8_0 can't hold (see `q8.quantise_q8_0`).
     """
     n, k = _shape(w)
-    return Q8Strips(n, k, _on_lines(q8.pack_q8_32x32(*q8.quantise_q8_0(_whole_strips(w)))))
+    return Q8Strips(n, k, _on_lines(q8.pack_q8_32x32(*_whole_strips(*q8.quantise_q8_0(w), zero=0))))
 
 
 def _shape(w: NDArray[Any]) -> tuple[int, int]:
@@ -99,10 +110,10 @@ def _shape(w: NDArray[Any]) -> tuple[int, int]:
     return w.shape
 
 
-def _whole_strips(w: NDArray[Any]) -> F32:
-    padded = np.zeros((-(-len(w) // COLUMNS) * COLUMNS, w.shape[1]), np.float32)
-    padded[: len(w)] = w
-    return padded
+def _whole_strips(q: NDArray[Byte], d: NDArray[np.float16], zero: int) -> tuple[NDArray[Byte], NDArray[np.float16]]:
+    """Weights and scales with zero weights beyond the last output."""
+    more = ((0, -len(q) % COLUMNS), (0, 0))
+    return np.pad(q, more, constant_values=zero), np.pad(d, more)
 
 
 def _on_lines(blocks: U8) -> U8:

@@ -21,6 +21,8 @@ BLOCK_BYTES = 1088
 
 WEIGHT_BYTES = 1024
 
+_ROWS_AT_ONCE = 256  # keeps the temporaries of a large projection within a few megabytes
+
 Q8 = tuple[NDArray[np.int8], NDArray[np.float16]]
 """Weights q (N, K) and scales d (N, K // 32)."""
 
@@ -40,14 +42,23 @@ def quantise_q8_0(w: NDArray[np.float32]) -> Q8:
     """
     if w.ndim != 2 or w.shape[1] % STRIP:
         raise ValueError(f"Q8_0 needs weights of shape (N, K) with K a multiple of {STRIP}, not {w.shape}")
-    blocks = np.ascontiguousarray(w, np.float32).reshape(len(w), w.shape[1] // STRIP, STRIP)
+    w = np.ascontiguousarray(w, np.float32)
+    q, d = np.empty(w.shape, np.int8), np.empty((len(w), w.shape[1] // STRIP), np.float16)
+    for first in range(0, len(w), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        q[part], d[part] = _quantise_rows(w[part], first)
+    return q, d
+
+
+def _quantise_rows(w: NDArray[np.float32], first_row: int) -> Q8:
+    blocks = w.reshape(len(w), w.shape[1] // STRIP, STRIP)
     largest = np.abs(blocks).max(axis=-1)  # (N, K/32), NaN where there is one
     with np.errstate(over="ignore"):
         d = (largest / np.float32(127)).astype(np.float16)
     if not np.isfinite(d).all():
         row, block = np.argwhere(~np.isfinite(d))[0]
         raise EStreamError(
-            f"The weights at row {row}, columns {block * STRIP} to {block * STRIP + STRIP - 1} reach"
+            f"The weights at row {first_row + row}, columns {block * STRIP} to {block * STRIP + STRIP - 1} reach"
             f" {largest[row, block]:g}, and Q8_0 needs finite weights up to 127 times 65504: mend or export the"
             " checkpoint again, or keep this projection in fp32."
         )

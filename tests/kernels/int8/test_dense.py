@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
 from estream_lab.kernels import host
-from estream_lab.kernels.int8 import LinearScratch, linear_q4, linear_q8, pack_q4, pack_q8, reference
+from estream_lab.kernels.int8 import (
+    LinearScratch,
+    Q4Strips,
+    Q8Strips,
+    linear_q4,
+    linear_q8,
+    pack_q4,
+    pack_q8,
+    reference,
+)
 from estream_lab.kernels.int8.q8 import dequantise_q8_0, quantise_q8_0, unpack_q8_32x32
 from estream_lab.kernels.int8.scratch import ROW_BLOCK
 from estream_lab.kernels.layout import unpack_q4_32x32
@@ -98,6 +107,7 @@ def test_packs_any_floating_type_and_pads_with_zeros() -> None:
     assert (four.n, four.k, four.nbytes) == (45, 96, 2 * 3 * 576) and four.blocks.shape == (2, 3, 576)
     assert all(packed.blocks.ctypes.data % 64 == 0 for packed in (four, eight))
     assert (eight.n, eight.k, eight.nbytes) == (45, 96, 2 * 3 * 1088) and eight.blocks.shape == (2, 3, 1088)
+    assert (four.nbytes, eight.nbytes) == (Q4Strips.bytes_for(45, 96), Q8Strips.bytes_for(45, 96))
     pad = np.zeros(576, np.uint8)  # an odd number of blocks ends with one of padding in q4-32x32
     q4 = unpack_q4_32x32(np.concatenate([four.blocks.reshape(-1), pad]), 64, 96)
     for held, q, zero in ((q4, quantise_q4_0, 8), (unpack_q8_32x32(eight.blocks), quantise_q8_0, 0)):

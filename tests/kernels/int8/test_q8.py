@@ -35,6 +35,14 @@ def test_ties_are_rounded_to_even_and_the_largest_weight_is_127() -> None:
     assert q[0, :7].tolist() == [-127, 0, 2, 2, 0, -2, 0]
 
 
+def test_a_row_does_not_depend_on_the_rows_around_it() -> None:
+    w = np.random.default_rng(0).standard_normal((600, 64)).astype(np.float32)
+    q, d = quantise_q8_0(w)
+    for row in (0, 255, 256, 599):
+        alone = quantise_q8_0(w[row : row + 1])
+        assert np.array_equal(alone[0][0], q[row]) and np.array_equal(alone[1][0], d[row])
+
+
 @pytest.mark.parametrize("largest", [0.0, 1e-40, 1e-7])
 def test_a_block_whose_scale_vanishes_is_zero(largest: float) -> None:
     q, d = quantise_q8_0(np.full((1, 32), largest, np.float32))
@@ -43,9 +51,9 @@ def test_a_block_whose_scale_vanishes_is_zero(largest: float) -> None:
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 127 * 65520.0])
 def test_refuses_what_no_scale_can_hold(wrong: float) -> None:
-    w = np.ones((3, 96), np.float32)
-    w[2, 70] = wrong
-    with pytest.raises(EStreamError, match="row 2, columns 64 to 95 reach .* 127 times 65504: mend"):
+    w = np.ones((303, 96), np.float32)  # more rows than are quantised at once
+    w[302, 70] = wrong
+    with pytest.raises(EStreamError, match="row 302, columns 64 to 95 reach .* 127 times 65504: mend"):
         quantise_q8_0(w)
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.arrays import F32, I64, as_input, as_output
+from estream_lab.kernels.arrays import F32, as_input, as_output
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
@@ -180,46 +180,47 @@ def _linear(
     if rows == 0:
         return out
     records, panels, tiles = temporary.x, temporary.panels, temporary.tiles
-    temporary.counters[:] = 0
-    for_x, for_out = (counter[:1] for counter in temporary.counters)
 
-    def quantise(_: int, __: int, worker: int) -> None:
-        _quantise(x, records, for_x)
+    def quantise(counter: int, shares: int, worker: int) -> None:
+        _quantise(x, records, counter, shares)
 
-    def multiply(_: int, __: int, worker: int) -> None:
-        _multiply(by, records, blocks, out, panels[worker], tiles[worker], for_out)
+    def multiply(counter: int, shares: int, worker: int) -> None:
+        _multiply(by, records, blocks, out, panels[worker], tiles[worker], counter, shares)
 
     workers = min(threads(), temporary.threads)
-    run_workers(quantise, -(-rows // _ROWS), workers)
-    run_workers(multiply, -(-rows // ROW_BLOCK) * -(-len(blocks) // _STRIPS), workers)
+    passes = ((quantise, -(-rows // _ROWS)), (multiply, -(-rows // ROW_BLOCK) * -(-len(blocks) // _STRIPS)))
+    for work, shares in passes:
+        run_workers(work, shares, workers, shares)
     return out
 
 
 @compiled
-def _quantise(x: F32, records: U8, counter: I64) -> None:
+def _quantise(x: F32, records: U8, counter: int, shares: int) -> None:
     """The records of every row, block of rows after block of rows; a share is a range of rows."""
     rows, depth = x.shape
     blocks = depth // COLUMNS
-    first = take_share(address(counter)) * _ROWS
-    while first < rows:
+    share = take_share(counter)
+    while share < shares:
+        first = share * _ROWS
         for r in range(first, min(first + _ROWS, rows)):
             tile = r - r % ROW_BLOCK
             place, step = record_place(min(ROW_BLOCK, rows - tile), blocks, r - tile)
             record = address(records) + RECORD_BYTES * tile * blocks + place
             for block in range(blocks):
                 quantise_record(address(x) + 4 * (r * depth + COLUMNS * block), record + step * block)
-        first = take_share(address(counter)) * _ROWS
+        share = take_share(counter)
 
 
 @compiled
-def _multiply(by: tuple[int, int], records: U8, w: U8, out: F32, panel: U8, tile: F32, counter: I64) -> None:
+def _multiply(
+    by: tuple[int, int], records: U8, w: U8, out: F32, panel: U8, tile: F32, counter: int, shares: int
+) -> None:
     """out = records times w; a share is a block of rows by a few strips, those of one block of rows together."""
     rows, n = out.shape
     strips, blocks, block_bytes = w.shape
     ranges = -(-strips // _STRIPS)
-    end = -(-rows // ROW_BLOCK) * ranges
-    share = take_share(address(counter))
-    while share < end:
+    share = take_share(counter)
+    while share < shares:
         first, begin = share // ranges * ROW_BLOCK, share % ranges * _STRIPS
         some = min(ROW_BLOCK, rows - first)
         x = address(records) + RECORD_BYTES * first * blocks
@@ -230,4 +231,4 @@ def _multiply(by: tuple[int, int], records: U8, w: U8, out: F32, panel: U8, tile
             for r in range(some):
                 for j in range(width):
                     out[first + r, left + j] = tile[r * COLUMNS + j]
-        share = take_share(address(counter))
+        share = take_share(counter)

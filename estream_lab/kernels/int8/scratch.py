@@ -68,18 +68,17 @@ class LinearScratch:
         # Of each thread: a panel and a tile of sums.
         self.panels = aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
         self.tiles = aligned(threads * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, -1)
-        self.counters = aligned(2 * _LINE).view(np.int64).reshape(2, -1)
 
     @staticmethod
     def bytes_for(max_rows: int, inputs: int, threads: int) -> int:
         """`nbytes` of scratch memory of this size."""
         thread = PANEL_BLOCKS * PANEL_BLOCK_BYTES + ROW_BLOCK * COLUMNS * 4
-        return _records(max_rows, inputs) + threads * thread + 2 * _LINE
+        return _records(max_rows, inputs) + threads * thread
 
     @property
     def nbytes(self) -> int:
         """Bytes of all temporaries."""
-        return sum(a.nbytes for a in (self.x, self.panels, self.tiles, self.counters))
+        return sum(a.nbytes for a in (self.x, self.panels, self.tiles))
 
 
 def _records(rows: int, width: int) -> int:

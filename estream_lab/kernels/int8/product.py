@@ -5,7 +5,7 @@ the activations' scale, added to the sum by a fused multiply-add. No variant, nu
 changes that order, so all give the same bits.
 
 Weights come *packed*, as blocks of `kernels.layout`, or as a *panel* (see `weights`) whose nibbles were taken apart
-before: that pays for itself from a few register blocks on.
+before: that pays for itself from a few register blocks on. With the operations of `dot_q8` they come as *octets*.
 
 The machine's limits, for AVX2 and one row x 32 columns x 32 inputs (1,024 multiply-adds): 32 vpmaddubsw, 32 vpaddw and
 4 each of vpmaddwd, vcvtdq2ps, vmulps (of the scales) and vfmadd: 80 instructions, of which 36 need one of two
@@ -35,17 +35,17 @@ from estream_lab.kernels.int8.vectors import (
     loop,
     vector,
 )
-from estream_lab.kernels.int8.weights import QUADS, Packed, Panel
+from estream_lab.kernels.int8.weights import QUADS, Source
 
 
-def product_kernel(dot: Dot, packed: bool, least: int = 1) -> Any:
+def product_kernel(dot: Dot, source: type[Source], least: int = 1) -> Any:
     """An intrinsic that adds products to sums: ``c[r, :] += x[r, :] @ w`` for 0 <= r < rows, inputs ascending.
 
     Called as ``kernel(rows, x, w, blocks, c)`` with addresses and numbers:
 
     - rows: `least` .. dot.rows, a register block; for other numbers nothing is done;
     - x: its records of `blocks` >= 1 blocks of inputs, one after the other;
-    - w: as many blocks of a strip, packed or as a panel;
+    - w: as many blocks of a strip, as `source` reads them;
     - c: (rows, 32) float32.
 
     Nothing is bounds-checked. Use it in one function: copies of the loops cost seconds to compile.
@@ -54,7 +54,7 @@ def product_kernel(dot: Dot, packed: bool, least: int = 1) -> Any:
     @intrinsic
     def kernel(typing_context: Any, rows: Any, x: Any, w: Any, blocks: Any, c: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            emit_product(builder, dot, packed, least, *arguments)
+            emit_product(builder, dot, source, least, *arguments)
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 5), codegen
@@ -63,7 +63,7 @@ def product_kernel(dot: Dot, packed: bool, least: int = 1) -> Any:
 
 
 def emit_product(
-    builder: ir.IRBuilder, dot: Dot, packed: bool, least: int, rows: ir.Value, x: ir.Value, w: ir.Value,
+    builder: ir.IRBuilder, dot: Dot, source: type[Source], least: int, rows: ir.Value, x: ir.Value, w: ir.Value,
     blocks: ir.Value, c: ir.Value,
 ) -> None:  # fmt: skip
     """Emit a loop for each number of rows: see `product_kernel`."""
@@ -73,17 +73,17 @@ def emit_product(
         case = builder.append_basic_block(f"rows{fixed}")
         choice.add_case(ir.Constant(I64, fixed), case)
         builder.position_at_end(case)
-        _add_blocks(builder, dot, packed, fixed, x, w, blocks, c)
+        _add_blocks(builder, dot, source, fixed, x, w, blocks, c)
         builder.branch(done)
     builder.position_at_end(done)
 
 
 def _add_blocks(
-    builder: ir.IRBuilder, dot: Dot, packed: bool, rows: int, x: ir.Value, w: ir.Value, blocks: ir.Value, c: ir.Value
-) -> None:
+    builder: ir.IRBuilder, dot: Dot, source: type[Source], rows: int, x: ir.Value, w: ir.Value, blocks: ir.Value,
+    c: ir.Value,
+) -> None:  # fmt: skip
     """All blocks of inputs for a fixed number of rows."""
     sums = _Sums(builder, dot, rows, c)
-    source = Packed if packed else Panel
     steps = ((x, ir.Constant(I64, rows * RECORD_BYTES)), (w, ir.Constant(I64, source.bytes)))
     with loop(builder, blocks, *steps) as (x_block, w_block):
         source.ahead(builder, w_block)
@@ -97,7 +97,7 @@ def _add_blocks(
     sums.put_back()
 
 
-def _add_block(builder: ir.IRBuilder, dot: Dot, x: ir.Value, weights: Packed | Panel, sums: _Sums, rows: int) -> None:
+def _add_block(builder: ir.IRBuilder, dot: Dot, x: ir.Value, weights: Source, sums: _Sums, rows: int) -> None:
     """One register block: all rows times `dot.vectors` vectors of columns, of one block of inputs."""
 
     def of_row(r: int, offset: int, kind: ir.Type) -> ir.Value:

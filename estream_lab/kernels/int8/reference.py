@@ -1,4 +1,4 @@
-"""A plain NumPy version of the int8 operator, equal to it bit for bit. Slow and short: for tests and for readers."""
+"""A plain NumPy version of the int8 operators, equal to them bit for bit. Slow and short: for tests and for readers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.reference import F32, fma, silu
+from estream_lab.kernels.int8.q8 import Q8
 from estream_lab.kernels.int8.records import SMALLEST
 
 BLOCK = 32
@@ -33,11 +34,17 @@ def quantise(x: F32) -> tuple[NDArray[np.int8], F32]:
 
 
 def linear(q: NDArray[np.int8], scale: F32, weights: Quantised) -> F32:
-    """(R, N) float32 products: blocks ascending, each exact and then added by one fused multiply-add."""
+    """(R, N) float32 products with Q4_0 weights: see `linear_q8`."""
     nibbles, d = weights
+    return linear_q8(q, scale, (nibbles.astype(np.int8) - np.int8(8), d))
+
+
+def linear_q8(q: NDArray[np.int8], scale: F32, weights: Q8) -> F32:
+    """(R, N) float32 products: blocks ascending, each exact and then added by one fused multiply-add."""
+    signed, d = weights
     x = q.reshape(len(q), q.shape[1] // BLOCK, BLOCK).astype(np.int64)
-    w = nibbles.reshape(len(nibbles), -1, BLOCK).astype(np.int64) - 8
-    sums = np.zeros((len(q), len(nibbles)), np.float32)
+    w = signed.reshape(len(signed), x.shape[1], BLOCK).astype(np.int64)
+    sums = np.zeros((len(q), len(signed)), np.float32)
     for block in range(x.shape[1]):
         exact = (x[:, block] @ w[:, block].T).astype(np.float32)
         sums = fma(exact, d[:, block].astype(np.float32) * scale[:, block, None], sums)

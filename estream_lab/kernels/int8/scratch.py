@@ -1,4 +1,4 @@
-"""All temporaries of the int8 expert operator, allocated once."""
+"""All temporaries of the int8 operators, allocated once."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Scratch:
         if min(max_rows, hidden, ffn, threads) < 1:
             raise ValueError("scratch memory needs at least one row, column and thread")
         self.max_rows, self.hidden, self.ffn, self.threads = max_rows, hidden, ffn, threads
-        self.x = _aligned(_records(max_rows, hidden))  # of every route's token
-        self.act = _aligned(_records(max_rows, ffn))  # of every route's SwiGLU
+        self.x = aligned(_records(max_rows, hidden))  # of every route's token
+        self.act = aligned(_records(max_rows, ffn))  # of every route's SwiGLU
         # Of each thread: a panel, and tiles of the sums of gate (or down) and up.
-        self.panels = _aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
-        self.tiles = _aligned(threads * 2 * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, 2, -1)
+        self.panels = aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
+        self.tiles = aligned(threads * 2 * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, 2, -1)
 
     @staticmethod
     def bytes_for(max_rows: int, hidden: int, ffn: int, threads: int) -> int:
@@ -51,11 +51,41 @@ class Scratch:
         return sum(a.nbytes for a in (self.x, self.act, self.panels, self.tiles))
 
 
+class LinearScratch:
+    """All temporaries of `dense.linear_q4` and `dense.linear_q8`.
+
+    Args:
+        max_rows: the most rows of one call.
+        inputs: K of the widest projection.
+        threads: the most threads that will run.
+    """
+
+    def __init__(self, max_rows: int, inputs: int, threads: int) -> None:
+        if min(max_rows, threads) < 1 or inputs < COLUMNS:
+            raise ValueError("scratch memory needs at least one row, one block of 32 inputs and one thread")
+        self.max_rows, self.inputs, self.threads = max_rows, inputs, threads
+        self.x = aligned(_records(max_rows, inputs))
+        # Of each thread: a panel and a tile of sums.
+        self.panels = aligned(threads * PANEL_BLOCKS * PANEL_BLOCK_BYTES).reshape(threads, -1)
+        self.tiles = aligned(threads * ROW_BLOCK * COLUMNS * 4).view(np.float32).reshape(threads, -1)
+
+    @staticmethod
+    def bytes_for(max_rows: int, inputs: int, threads: int) -> int:
+        """`nbytes` of scratch memory of this size."""
+        thread = PANEL_BLOCKS * PANEL_BLOCK_BYTES + ROW_BLOCK * COLUMNS * 4
+        return _records(max_rows, inputs) + threads * thread
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all temporaries."""
+        return sum(a.nbytes for a in (self.x, self.panels, self.tiles))
+
+
 def _records(rows: int, width: int) -> int:
     return rows * (width // COLUMNS) * RECORD_BYTES
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
+def aligned(size: int) -> NDArray[np.uint8]:
     """`size` bytes at the start of a cache line: a vector that crosses lines is loaded in two steps."""
     memory = np.empty(size + _LINE, np.uint8)
     first = -memory.ctypes.data % _LINE

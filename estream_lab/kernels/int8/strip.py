@@ -13,7 +13,7 @@ from estream_lab.kernels.int8.features import variant
 from estream_lab.kernels.int8.product import product_kernel
 from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser
 from estream_lab.kernels.int8.scratch import PANEL_BLOCKS
-from estream_lab.kernels.int8.weights import panel_decoder
+from estream_lab.kernels.int8.weights import Packed, Panel, panel_decoder
 from estream_lab.kernels.layout import BLOCK_BYTES
 
 PACKED_ROWS = 32
@@ -27,8 +27,8 @@ _MOST = _DOT.rows
 LEAST_OF_MANY = max(1, _MOST - 1)
 """Rows of the smallest register block into which more than `PACKED_ROWS` rows are cut."""
 
-_packed = product_kernel(_DOT, packed=True)
-_panel = product_kernel(_DOT, packed=False, least=LEAST_OF_MANY)
+_packed = product_kernel(_DOT, Packed)
+_panel = product_kernel(_DOT, Panel, least=LEAST_OF_MANY)
 _decode = panel_decoder(_DOT)
 quantise_record = quantiser(_DOT)
 
@@ -52,10 +52,11 @@ def record_place(rows: int, blocks: int, r: int) -> tuple[int, int]:
 
 @compiled
 def strip_product(products: tuple[int, int], x: int, rows: int, w: int, blocks: int, panel: int, tile: F32) -> None:
-    """tile[: rows * 32] as (rows, 32) = `rows` rows of records times one strip of `blocks` packed blocks.
+    """tile[: rows * 32] as (rows, 32) = `rows` rows of records times one strip of `blocks` blocks.
 
     x, w and panel are addresses: of the records (see `record_place`), of the strip, and of room for `PANEL_BLOCKS`
-    blocks of a panel; `products` are those that `products` returns.
+    blocks of a panel; `products` are those that `products` returns,
+    or `strip_q8.products`.
     """
     for j in range(rows * COLUMNS):
         tile[j] = 0

@@ -1,4 +1,4 @@
-"""The weights that a register block reads: packed, and taken apart in registers, or a panel made of them before."""
+"""The weights that a register block reads: nibbles, taken apart in registers or before, in a panel, or whole bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from estream_lab.kernels.host.vector_ir import COLUMNS
+from estream_lab.kernels.int8 import q8
 from estream_lab.kernels.int8.dot import Dot
 from estream_lab.kernels.int8.vectors import (
     F32,
@@ -92,6 +93,37 @@ class Panel:
     def scales(self, v: int) -> ir.Value:
         """See `Packed`."""
         return load(self._builder, self._words, _PANEL_SCALES + 4 * v * self._dot.lanes, vector(F32, self._dot.lanes))
+
+
+class Octets:
+    """Weights of one block of bytes (`q8`) from a column on. There is nothing to take apart: they need no panel."""
+
+    bytes = q8.BLOCK_BYTES
+
+    @staticmethod
+    def ahead(builder: ir.IRBuilder, block: ir.Value) -> None:
+        """See `Packed`."""
+        prefetch(builder, block, AHEAD * q8.BLOCK_BYTES, q8.BLOCK_BYTES)
+
+    def __init__(self, builder: ir.IRBuilder, dot: Dot, block: ir.Value, column: ir.Value) -> None:
+        self._builder, self._dot = builder, dot
+        self._words = builder.add(block, builder.shl(column, ir.Constant(I64, 2)))
+        self._halves = builder.add(block, builder.shl(column, ir.Constant(I64, 1)))
+
+    def quad(self, quad: int, v: int) -> ir.Value:
+        """See `Packed`."""
+        words = load(self._builder, self._words, 4 * (quad * COLUMNS + v * self._dot.lanes), self._dot.words)
+        return self._dot.weights(self._builder, words)
+
+    def scales(self, v: int) -> ir.Value:
+        """See `Packed`."""
+        place = q8.WEIGHT_BYTES + 2 * v * self._dot.lanes
+        halves = load(self._builder, self._halves, place, vector(I16, self._dot.lanes), align=2)
+        return floats_of_halves(self._builder, halves, self._dot.native_half)
+
+
+Source = Packed | Panel | Octets
+"""Where a product takes its weights from."""
 
 
 def panel_decoder(dot: Dot) -> Any:

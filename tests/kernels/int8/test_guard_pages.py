@@ -11,11 +11,13 @@ from pathlib import Path
 PROGRAM = """
 import ctypes, mmap, os, signal, sys
 import numpy as np
+from dataclasses import replace
 from numba import njit
 from estream_lab.kernels import host, int8
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import strip
 from tests.kernels.int8.banks import Bank
+from tests.kernels.int8.test_dense import FORMATS, problem
 
 PAGE, PROT_NONE = mmap.PAGESIZE, 0
 libc = ctypes.CDLL(None, use_errno=True)
@@ -77,6 +79,21 @@ def operator_case(at_end, wrong=False):
     assert got.tobytes() == expected.tobytes()
 
 
+def projection_case(kind, rows, at_end, wrong=None):
+    "A projection of strips of which the last is half empty; `wrong` names the array that lies a number too far."
+    off = lambda name: (4 if at_end else -4) * (name == wrong)
+    kind = FORMATS[kind]
+    x, w = problem(3, rows, 352, 80)
+    expected = kind.expected(x, w)
+    scratch = int8.LinearScratch(rows, 352, 1)
+    for name in ("x", "panels", "tiles"):
+        setattr(scratch, name, array(getattr(scratch, name), at_end, off("scratch." + name)))
+    packed = kind.pack(w)
+    packed = replace(packed, blocks=array(packed.blocks, at_end, off("blocks")))
+    out = array(np.zeros_like(expected), at_end, off("out"))
+    assert kind.linear(array(x, at_end, off("x")), packed, out, scratch).tobytes() == expected.tobytes()
+
+
 def ends(case, *arguments):
     "How a child ends that runs a case: 0, or the signal that killed it."
     child = os.fork()
@@ -93,6 +110,8 @@ def ends(case, *arguments):
 host.set_threads(1)
 Bank.random(3, 96, 64, [1, 40]).run()  # compiles once for all children
 quantise(guarded(128, False), guarded(40, False))
+for kind in FORMATS:
+    projection_case(kind, 1, True)
 for at_end in (True, False):
     for rows in (*range(1, 13), 32, 33, 41):
         assert ends(strip_case, rows, at_end) == 0, (rows, at_end)
@@ -103,6 +122,14 @@ for at_end in (True, False):
             killed = ends(strip_case, rows, at_end, name)
             assert killed in (signal.SIGSEGV, signal.SIGBUS), (rows, name, at_end, killed)
     assert ends(operator_case, at_end, True) in (signal.SIGSEGV, signal.SIGBUS), at_end
+    for kind in FORMATS:
+        for rows in (1, 7, 33, 200):
+            assert ends(projection_case, kind, rows, at_end) == 0, (kind, rows, at_end)
+        for name in "x blocks out scratch.x scratch.panels scratch.tiles".split():
+            if kind == "q8" and name == "scratch.panels":
+                continue  # which it doesn't touch
+            killed = ends(projection_case, kind, 200, at_end, name)
+            assert killed in (signal.SIGSEGV, signal.SIGBUS), (kind, name, at_end, killed)
 print("guarded")
 """
 

@@ -6,36 +6,25 @@ from functools import cache
 
 import numpy as np
 import pytest
-from llvmlite import ir
 from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import VARIANTS, reference
-from estream_lab.kernels.int8.dot import DOTS, Dot, Sdot, Vpdpbusd
+from estream_lab.kernels.int8.dot import DOTS, Sdot, Vpdpbusd
 from estream_lab.kernels.int8.features import features
 from estream_lab.kernels.int8.product import product_kernel
 from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser
-from estream_lab.kernels.int8.vectors import constant
-from estream_lab.kernels.int8.weights import PANEL_BLOCK_BYTES, panel_decoder
+from estream_lab.kernels.int8.weights import PANEL_BLOCK_BYTES, Packed, Panel, panel_decoder
 from estream_lab.kernels.layout import pack_q4_32x32
+from tests.kernels.int8.emulated import four_products
 
 F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
 
 
-def four_products(self: Dot, builder: ir.IRBuilder, sums: ir.Value, weights: ir.Value, quads: ir.Value) -> ir.Value:
-    """What vpdpbusd and sdot do, without them; a nibble is the same byte signed or not."""
-    bits = constant(self.words, 24)
-    for byte in range(4):
-        place = constant(self.words, 24 - 8 * byte)
-        w, x = (builder.ashr(builder.shl(v, place), bits) for v in (weights, quads))
-        sums = builder.add(sums, builder.mul(w, x))
-    return sums
-
-
-EmulatedVpdpbusd = type("EmulatedVpdpbusd", (Vpdpbusd,), {"step": four_products})
-EmulatedSdot = type("EmulatedSdot", (Sdot,), {"step": four_products})
+EmulatedVpdpbusd = type("EmulatedVpdpbusd", (Vpdpbusd,), {"step": four_products(signed=False)})
+EmulatedSdot = type("EmulatedSdot", (Sdot,), {"step": four_products(signed=True)})
 OPERATIONS = {variant.name: DOTS[variant.name] for variant in VARIANTS if variant.needs <= features()}
 OPERATIONS |= {  # of two rows: they compile slowly
     f"{name}, emulated": kind(**{**asdict(DOTS[name]), "rows": 2})
@@ -48,7 +37,8 @@ BLOCKS = 3
 def strip_product(name: str, packed: bool) -> Callable[[F32, U8, U8, U8, F32], None]:
     """Add (rows, K) activations times a strip of packed blocks to c: quantised, decoded and multiplied as compiled."""
     dot = OPERATIONS[name]
-    quantise, decode, kernel = quantiser(dot), panel_decoder(dot), product_kernel(dot, packed)
+    quantise, decode = quantiser(dot), panel_decoder(dot)
+    kernel = product_kernel(dot, Packed if packed else Panel)
 
     @njit
     def multiply(rows: int, records: int, w: int, blocks: int, c: int) -> None:

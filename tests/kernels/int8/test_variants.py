@@ -16,6 +16,7 @@ from estream_lab.kernels.int8 import VARIANTS, description, variant
 from estream_lab.kernels.int8.dot import DOTS
 from estream_lab.kernels.int8.features import choose, features
 from estream_lab.kernels.int8.product import emit_product
+from estream_lab.kernels.int8.weights import Packed, Panel
 from tests.kernels.int8.banks import Bank
 
 ROOT = Path(__file__).parents[3]
@@ -43,7 +44,8 @@ def assembly_of(emit: Callable[..., None], numbers: int, triple: str, processor:
 @cache
 def kernel_of(name: str, packed: bool, triple: str, processor: str) -> str:
     """A variant's micro-kernel."""
-    return assembly_of(lambda *given: emit_product(given[0], DOTS[name], packed, 1, *given[1:]), 5, triple, processor)
+    source = Packed if packed else Panel
+    return assembly_of(lambda *given: emit_product(given[0], DOTS[name], source, 1, *given[1:]), 5, triple, processor)
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Stops(last_resort=arguments is None) as stops:
         bare = argparse.Namespace(debug=False, json=False, kept=_nothing_kept)
         stops.tell = partial(_stopped, bare, stops)
-        _open_streams()
         try:
+            _open_streams()
             return _run(sys.argv[1:] if arguments is None else list(arguments), stops)
         except KeyboardInterrupt as stop:
             stops.say(str(stop))

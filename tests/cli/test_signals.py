@@ -402,3 +402,13 @@ def test_a_stop_is_told_as_json_too(store: str, capsys: pytest.CaptureFixture[st
     with signalled(Step("attention", Decoder, "attend"), signal.SIGTERM, False):
         assert main(["prefill", store, "--tokens", "1", "--json"]) == 143
     assert json.loads(capsys.readouterr().out) == {"error": f"stopped: {NONE}"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_while_the_streams_are_opened_is_told(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Opening them flushes them, which may take as long as a reader likes."""
+    monkeypatch.setattr(sys.modules[main.__module__], "_open_streams", lambda: signal.raise_signal(number))
+    assert main(["doctor"]) == 128 + number
+    assert capsys.readouterr().err == "estream: stopped: no file was changed\n"

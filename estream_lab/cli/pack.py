@@ -87,5 +87,5 @@ def _order(options: argparse.Namespace) -> ExpertOrder | None:
     if options.routes:
         routes = read_routes(given, experts=spec.experts, weight_if_absent=1.0)  # weights have no part in an order
     else:
-        routes = calibration_routes(options.checkpoint, options.output, options.quant, given)
+        routes = calibration_routes(options.checkpoint, options.output, options.quant, options.dense_quant, given)
     return ExpertOrder.of(options.order, routes, spec.layers, spec.experts, spec.router.top_k, given.name)

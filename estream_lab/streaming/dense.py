@@ -72,6 +72,10 @@ class DenseWritten:
     checksums: dict[str, str]
     layouts: dict[str, str]
 
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest: stores of no quantised tensor have no layouts, as older programs know them."""
+        return {"checksums": self.checksums} | ({"layouts": self.layouts} if self.layouts else {})
+
 
 def check_dense_quant(spec: ModelSpec, quant: str) -> None:
     """See that a model's dense matrices can be quantised so.

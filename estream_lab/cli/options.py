@@ -128,6 +128,7 @@ def open_engine(options: argparse.Namespace) -> PrefillEngine:
     """The engine that the options describe."""
     return PrefillEngine.open(
         options.store,
+        progress=not options.json,
         schedule=options.schedule,
         carry_over=options.carry_over,
         retention=KeepFirst(options.keep_banks) if options.keep_banks else None,

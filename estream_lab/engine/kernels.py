@@ -1,48 +1,27 @@
 """Kernels compiled, or loaded from numba's cache, before a request is timed."""
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+from tqdm import tqdm
 
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
 from estream_lab.experts.executors import Executor
 from estream_lab.kernels import host
-from estream_lab.kernels.projections import HELD, STRIPS, projection
+from estream_lab.kernels.projections import STRIPS, projection
 from estream_lab.machine import reset_peak_rss
 from estream_lab.models.dense import Kinds
 from estream_lab.models.layers import Decoder
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.routing import route
 
+DELAY_SECONDS = 1.0  # kernels that are kept from before are there sooner, and need no bar
 
-@lru_cache(maxsize=16)
-def load_kernels(executor: Executor) -> None:
-    """Call every kernel of a prefill once, on one token of the smallest model there is; once a process and executor.
-
-    The first time on a computer this compiles for some seconds, later it loads what was kept.
-    """
-    spec = synthetic_spec(hidden=32, ffn=32, layers=1, experts=1, top_k=1, heads=1, vocab=1, context=1)
-    decoder = Decoder(spec, SyntheticSource(spec).dense)
-    work = decoder.new_workspace(1)
-    decoder.embed(np.zeros(1, np.int32), work.x)  # (1, H)
-    decoder.attend(0, decoder.new_cache(1), 0, work)
-    host.all_finite(work.logits)
-    routes = route(work.logits, spec.router)
-    home = np.zeros(1, np.int32)  # expert 0 is in group 0 and in slot 0
-    binding = compact(routes, home, 0, 1, group_routes(routes, home, 1).of(0))
-    record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, (executor.layout,) * 3))
-    executor.kernel(record, 1)(work.normed, np.zeros_like(work.x), binding, Arena(1, 1, record.stride), record)
+_loaded: set[tuple[Executor, frozenset[str]]] = set()  # by this process
 
 
-@lru_cache(maxsize=len(HELD))
-def load_projection(kind: str) -> None:
-    """Multiply by weights of this kind once."""
-    bits = np.zeros((1, 32), np.uint16 if kind == "bf16" else np.float32)
-    weight = STRIPS[kind].room(1, 32) if kind in STRIPS else projection(bits)
-    weight.linear(np.zeros((1, 32), np.float32))
-
-
-def open_kernels(executor: Executor, kinds: Kinds) -> bool:
+def open_kernels(executor: Executor, kinds: Kinds, shown: bool = False) -> bool:
     """Have the kernels ready; returns whether this is the process's first engine.
 
     Compiling takes more memory than it leaves behind: the first engine starts to watch the process's peak.
@@ -50,11 +29,74 @@ def open_kernels(executor: Executor, kinds: Kinds) -> bool:
     Args:
         executor: of the experts.
         kinds: of the dense weights.
+        shown: a bar on standard error while kernels are compiled.
     """
-    first = load_kernels.cache_info().currsize == 0
+    first = not _loaded
     if first:
         reset_peak_rss()
-    load_kernels(executor)
-    for kind in sorted(set(kinds.values())):
-        load_projection(kind)
+    wanted = (executor, frozenset(kinds.values()))
+    if wanted not in _loaded:
+        load_kernels(*wanted, shown)
+        _loaded.add(wanted)
     return first
+
+
+def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None:
+    """Call every kernel of a prefill once, on one token of the smallest model there is.
+
+    The first time on a computer this compiles for some seconds, later it loads what was kept.
+    """
+    steps: list[Callable[[], object]] = [
+        *(partial(_multiply, kind) for kind in sorted(kinds)),
+        _normalise,
+        _rotate,
+        _attend,
+        partial(_run_layer, executor),
+    ]
+    with tqdm(
+        total=len(steps),
+        unit="step",
+        desc="compiling kernels, once on this computer",
+        leave=False,
+        delay=DELAY_SECONDS,
+        disable=not shown,
+    ) as bar:
+        for step in steps:
+            step()
+            bar.update()
+
+
+def _multiply(kind: str) -> None:
+    """By weights of this kind."""
+    bits = np.zeros((1, 32), np.uint16 if kind == "bf16" else np.float32)
+    weight = STRIPS[kind].room(1, 32) if kind in STRIPS else projection(bits)
+    weight.linear(np.zeros((1, 32), np.float32))
+
+
+def _normalise() -> None:
+    row = np.ones((1, 32), np.float32)
+    host.all_finite(host.rms_norm(row, row[0], 1e-5))
+
+
+def _rotate() -> None:
+    half = np.ones((1, 16), np.float32)
+    host.rotate_half(np.ones((1, 1, 32), np.float32), half, half)
+
+
+def _attend() -> None:
+    one = np.ones((1, 1, 32), np.float32)
+    host.attention(one, one.reshape(1, 32, 1), one, 0, 1.0)
+
+
+def _run_layer(executor: Executor) -> None:
+    """A whole layer as an engine runs it: its own kernels are those of routes and of experts."""
+    spec = synthetic_spec(hidden=32, ffn=32, layers=1, experts=1, top_k=1, heads=1, vocab=1, context=1)
+    decoder = Decoder(spec, SyntheticSource(spec).dense)
+    work = decoder.new_workspace(1)
+    decoder.embed(np.zeros(1, np.int32), work.x)  # (1, H)
+    decoder.attend(0, decoder.new_cache(1), 0, work)
+    routes = route(work.logits, spec.router)
+    home = np.zeros(1, np.int32)  # expert 0 is in group 0 and in slot 0
+    binding = compact(routes, home, 0, 1, group_routes(routes, home, 1).of(0))
+    record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, (executor.layout,) * 3))
+    executor.kernel(record, 1)(work.normed, np.zeros_like(work.x), binding, Arena(1, 1, record.stride), record)

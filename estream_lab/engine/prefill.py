@@ -40,29 +40,31 @@ class PrefillEngine:
     the first and kept: after that, nothing is allocated while the layers run, unless a prompt is longer.
     """
 
-    def __init__(self, store: Store, settings: EngineSettings) -> None:
+    def __init__(self, store: Store, settings: EngineSettings, progress: bool = False) -> None:
         self.store, self.spec = store, store.spec
         self.settings = settings.complete(store)
         self.tokenizer = Tokenizer.from_json(store.tokenizer_json) if store.tokenizer_json else None
         host.set_threads(self.settings.threads or available_cpus())
-        self._holdings = Holdings(store, self.settings, open_kernels(self.settings.chosen_executor, store.dense.kinds))
+        first = open_kernels(self.settings.chosen_executor, store.dense.kinds, progress)
+        self._holdings = Holdings(store, self.settings, first)
         if self.settings.memory_budget is None:  # else the first request tells whether the weights have a place
             self._holdings.load()
         self._busy = threading.Lock()
 
     @classmethod
-    def open(cls, store: str | os.PathLike[str] | Store, **settings: Any) -> Self:
+    def open(cls, store: str | os.PathLike[str] | Store, *, progress: bool = False, **settings: Any) -> Self:
         """Open a store for prefill.
 
         Args:
             store: path of a ``NAME.estream`` folder, or an opened store.
+            progress: show a bar on standard error while kernels are compiled.
             settings: see `EngineSettings`.
 
         Raises:
             EStreamError: a store that can't be used, or settings that it can't be run with.
         """
         opened = store if isinstance(store, Store) else Store(Path(store))
-        return cls(opened, EngineSettings(**settings))
+        return cls(opened, EngineSettings(**settings), progress)
 
     def __enter__(self) -> Self:
         return self

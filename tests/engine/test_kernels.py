@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from estream_lab.engine import PrefillEngine, kernels
+
 CODE = """
 import importlib, pkgutil, sys
 import estream_lab.kernels.host as host
@@ -48,3 +52,15 @@ for profile in ("ieee_fp32", "hmx_v73_g4", "hmx_v75_g8"):
 def test_the_exact_executor_is_compiled_when_its_engine_is_open(store_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", EXACT, str(store_path)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+def test_compiling_shows_a_bar_to_who_wants_one(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kernels, "DELAY_SECONDS", 0)
+    for progress in (False, True):
+        monkeypatch.setattr(kernels, "_loaded", set())
+        with PrefillEngine.open(store_path, group_size=3, progress=progress):
+            assert ("compiling kernels, once on this computer:   0%" in capfd.readouterr().err) == progress
+        with PrefillEngine.open(store_path, group_size=3, progress=progress):
+            assert capfd.readouterr().err == ""  # they are there

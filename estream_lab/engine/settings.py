@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from estream_lab.errors import EStreamError
-from estream_lab.experts.executors import Executor, executor
+from estream_lab.experts.executors import Executor, executor, host_profile
 from estream_lab.experts.retention import KeepFirst, Retention
 from estream_lab.experts.schedule import POLICIES, Schedule, policy
 from estream_lab.machine import available_cpus
@@ -35,8 +35,8 @@ class EngineSettings:
         resident: hold all experts in memory instead of streaming.
         poison: NaN in the arena wherever no expert is ready (tests).
         executor: host or exact, or one of one's own: what evaluates the experts.
-        profile: numerics profile: host-f32 (default) or host-int8 of the host, one of `kernels.profiles` of the exact
-            executor. vtcm_bytes: on-chip memory of the exact one.
+        profile: numerics profile: host-f32, host-bf16 or host-int8 of the host, by default the fastest that reads the
+            store's records (`experts.executors.host_profile`); one of `kernels.profiles` of the exact executor. vtcm_bytes: on-chip memory of the exact one.
         record_steps: the exact executor's steps are part of the result.
     """
 
@@ -82,7 +82,7 @@ class EngineSettings:
                 f"keeping {self.fewest_banks - 1} of {usable} banks leaves none to read into: keep fewer, or add banks"
             )
         queue = self.queue_depth if self.queue_depth is not None else DEFAULT_QUEUE
-        chosen = self.chosen_executor
+        chosen = replace(self, profile=self.profile or self._default_profile(store)).chosen_executor
         for record in store.classes:  # refuses what doesn't fit it, before anything is made or read
             chosen.bytes_for(record, self.route_capacity or DEFAULT_ROUTE_CAPACITY, self.threads or available_cpus())
         return replace(
@@ -95,6 +95,10 @@ class EngineSettings:
             vtcm_bytes=None,
             record_steps=False,
         )
+
+    def _default_profile(self, store: Store) -> str | None:
+        """The host's fastest arithmetic for the store's records; other executors have a default of their own."""
+        return host_profile(store.layout) if self.executor == "host" else None
 
     @property
     def chosen_executor(self) -> Executor:

@@ -60,6 +60,11 @@ def host_int8() -> Executor:
     return Executor("host", Int8Kernel.numerics_profile, Int8Kernel, Int8Kernel.bytes_for)
 
 
+def host_profile(layout: str) -> str:
+    """The fastest of the host's profiles that reads records of this layout."""
+    return "host-int8" if layout == "q4-32x32" else HOST.numerics_profile
+
+
 def exact(
     profile_name: str = DEFAULT_PROFILE, vtcm_bytes: int = DEFAULT_VTCM_BYTES, *, steps: bool = False
 ) -> Executor:

@@ -7,7 +7,7 @@ keep the process for ever.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
@@ -69,6 +69,15 @@ class Workers(Generic[T]):
         if wanted:  # after the token: a new thread begins with the call at once
             self._start_one()
         return future
+
+    def withdraw(self, given: "Collection[Future[T]]") -> None:
+        """Cancel those of these calls that have not begun, and keep nothing of them."""
+        with self._lock:
+            withdrawn = [entry for entry in self._pending if entry[0] in given]
+            for entry in withdrawn:
+                self._pending.remove(entry)
+        for future, _ in withdrawn:
+            future.cancel()
 
     def stop(self) -> None:
         """Cancel what has not begun and let each thread end after its present call; doesn't wait, may be repeated."""

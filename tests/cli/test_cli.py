@@ -48,7 +48,7 @@ def estream(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_prefill_prints_schedule_lane_arena_and_active_experts(estream: Run, store: str) -> None:
     status, out, _ = estream("prefill", store, "--tokens", TOKENS, "--group-size", "3", "--banks", "2")
     assert status == 0
-    for part in ("early: G=3 B=2 Q=2", "host (host-f32)", "measured on", "of 30", "arena", "peak RSS", "storage idle"):
+    for part in ("early: G=3 B=2 Q=2", "host (host-int8)", "measured on", "of 30", "arena", "peak RSS", "storage idle"):
         assert part in out
     assert re.search(
         r"peak RSS +\d+ bytes \(of the \w+\): arena [\d.]+, weights [\d.]+, kv [\d.]+, activations [\d.]+, "

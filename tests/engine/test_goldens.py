@@ -22,7 +22,7 @@ BOUNDS = {"f32": 1e-4, "q4_0": 2e-3}
 def test_streaming_prefill_agrees_with_transformers(model: str, mode: str, tmp_path: Path) -> None:
     golden = Golden.load(model, mode)
     store = pack(golden.checkpoint, tmp_path / "m.estream", quant=mode, progress=False).path
-    with PrefillEngine.open(store, group_size=3, banks=2, queue_depth=2, poison=True) as engine:
+    with PrefillEngine.open(store, profile="host-f32", group_size=3, banks=2, poison=True) as engine:
 
         def forward(tokens: np.ndarray) -> tuple[np.ndarray, Mapping[int, Routes]]:
             result = engine.prefill(tokens, positions="all")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from estream_lab.engine import PrefillEngine, log_softmax
 from estream_lab.errors import EStreamError
-from estream_lab.experts.graph import HostKernel
+from estream_lab.experts.int8 import Int8Kernel
 from estream_lab.models.layers import Decoder
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.routing import Router
@@ -155,7 +155,7 @@ def test_json_holds_the_keys_that_other_programs_rely_on(store_path: Path) -> No
     with PrefillEngine.open(store_path) as engine:
         plain = json.loads(json.dumps(engine.prefill(TOKENS).to_json()))
     assert set(plain) >= JSON_KEYS
-    assert plain["lane"] == "host" and plain["profile"] == "host-f32" and plain["layout"] == "q4-32x32"
+    assert plain["lane"] == "host" and plain["profile"] == "host-int8" and plain["layout"] == "q4-32x32"
     assert [len(row) for row in plain["top"]] == [3] * 5
 
 
@@ -218,7 +218,7 @@ def test_an_arena_size_becomes_banks(store_path: Path) -> None:
 @pytest.mark.parametrize(
     ("owner", "step"),
     [(Decoder, "attend"), (Router, "choose"), (StreamingLane, "begin"), (StreamingLane, "run"),
-     (Pipeline, "begin"), (Pipeline, "next_ready"), (Pipeline, "run_done"), (HostKernel, "__call__")],
+     (Pipeline, "begin"), (Pipeline, "next_ready"), (Pipeline, "run_done"), (Int8Kernel, "__call__")],
 )  # fmt: skip
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_error_in_mid_run_leaves_an_engine_that_works(

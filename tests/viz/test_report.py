@@ -55,7 +55,7 @@ def test_the_page_carries_all_it_needs(result: PrefillResult, tmp_path: Path) ->
     assert page.policy.startswith("default-src 'none';")
     assert page.ids == ["timeline", "routes", "memory", "next"]
     assert len(re.findall(r"plotly\.js v\d", text)) == 1
-    for value in (result.logits_sha256, "host-f32", "50000000.0", f"{result.storage_idle:.1%}"):
+    for value in (result.logits_sha256, "host-int8", "50000000.0", f"{result.storage_idle:.1%}"):
         assert value in page.cells
     for part in ("expert arena", "activations", "kernel scratch", "interpreter", "unaccounted", "planned peak"):
         assert part in page.cells

@@ -63,6 +63,20 @@ def test_stopping_cancels_what_has_not_begun_and_the_threads_end() -> None:
         pool.submit(lambda: True)
 
 
+def test_a_call_that_is_withdrawn_never_runs_unless_it_has_begun() -> None:
+    pool: Workers[bool] = Workers(1, "test-worker")
+    begun, go = threading.Event(), threading.Event()
+    first = pool.submit(lambda: begun.set() or go.wait(LONG))
+    second, third = (pool.submit(lambda: True) for _ in range(2))
+    assert begun.wait(LONG)
+    pool.withdraw([first, second])
+    assert second.cancelled() and not first.cancelled()
+    go.set()
+    assert first.result(LONG) and third.result(LONG)
+    pool.stop()
+    assert pool.join(LONG)
+
+
 def test_a_result_is_told_of_before_the_call_counts_as_ended() -> None:
     """What hears of a read's end touches the arena: `join` must wait for that, too."""
     pool: Workers[bool] = Workers(1, "test-worker")

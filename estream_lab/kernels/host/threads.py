@@ -81,15 +81,17 @@ def run_workers(work: Work, tasks: int, workers: int, shares: int | None = None)
     few = min(tasks, SHARES_A_THREAD * workers if workers > 1 else 1)
     job = _Job(work, few if shares is None else shares)
     with _owner:
+        helpers, helps = _helpers(), []
         try:
             for worker in range(1, workers):
-                _helpers().submit(partial(job.help, worker))
+                helps.append(helpers.submit(partial(job.help, worker)))
             job.work()
         finally:
             try:
                 job.end()
             finally:
                 job.end()  # for an interrupt may have come just before the first
+        helpers.withdraw(helps)  # small kernels are done before a helper wakes: on a busy computer they would pile up
         if not job.ended:
             _forget_helpers()
     job.check()

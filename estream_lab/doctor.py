@@ -68,12 +68,10 @@ def _python() -> Finding:
 
 
 def _processor() -> Finding:
-    from llvmlite import binding  # what numba compiles for
+    from estream_lab.kernels.features import features
 
-    features = binding.get_host_cpu_features()
-    known = [
-        name for name in ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "neon", "dotprod") if features.get(name)
-    ]
+    present = features()
+    known = [name for name in ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "neon", "dotprod") if name in present]
     detail = f"{processor()}, {available_cpus()} processors, {' '.join(known) or 'no vector features known'}"
     return Finding("processor", "ok", detail)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from estream_lab.kernels.int8 import features
-from estream_lab.kernels.int8.features import Variant
+from estream_lab.kernels.features import features
+from estream_lab.kernels.int8.features import Variant, choose, describe
 
 VARIANTS = (
     Variant(
@@ -22,9 +22,9 @@ ARM's bfdot is not among them: unless its extended mode is on, it rounds to odd,
 
 def variant() -> Variant:
     """The variant that this process uses."""
-    return features.choose(features.features(), VARIANTS)
+    return choose(features(), VARIANTS)
 
 
 def description() -> str:
     """One line for `doctor`: see `int8.description`."""
-    return features.describe(VARIANTS)
+    return describe(VARIANTS)

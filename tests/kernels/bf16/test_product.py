@@ -16,8 +16,8 @@ from estream_lab.kernels.bf16.dot import DOTS
 from estream_lab.kernels.bf16.product import product_kernel
 from estream_lab.kernels.bf16.rounding import rounder
 from estream_lab.kernels.bf16.weights import Packed, Panel, panel_block_bytes, panel_decoder
+from estream_lab.kernels.features import features
 from estream_lab.kernels.host.vector_ir import address
-from estream_lab.kernels.int8.features import features
 from estream_lab.kernels.layout import pack_q4_32x32
 from tests.kernels.bf16.emulated import EmulatedVdpbf16ps
 

@@ -39,10 +39,12 @@ def strip_case(rows, at_end, wrong=None):
     quantise(source, record)
 
 
-def operator_case(at_end, wrong=False):
+def operator_case(threads, at_end, wrong=False):
+    "A bank of experts, its shares handed out to so many threads."
+    host.set_threads(threads)
     bank = Bank.random(3, 96, 64, [7, 0, 35, 1])
     expected = bank.expected()
-    scratch = int8.Scratch(len(bank.token), bank.hidden, bank.ffn, 1)
+    scratch = int8.Scratch(len(bank.token), bank.hidden, bank.ffn, threads)
     for name in ("x", "act", "panels", "tiles"):
         setattr(scratch, name, array(getattr(scratch, name), at_end))
     arena = np.concatenate([bank.arena, np.zeros(-len(bank.arena) % 4, np.uint8)])
@@ -79,13 +81,14 @@ for kind in FORMATS:
 for at_end in (True, False):
     for rows in (*range(1, 13), 32, 33, 41):
         assert ends(strip_case, rows, at_end) == 0, (rows, at_end)
-    assert ends(operator_case, at_end) == 0, at_end
+    for threads in range(1, min(2, host.thread_limit()) + 1):
+        assert ends(operator_case, threads, at_end) == 0, (threads, at_end)
+        assert ends(operator_case, threads, at_end, True) in (signal.SIGSEGV, signal.SIGBUS), (threads, at_end)
     few, many = int8.strip.PACKED_ROWS, int8.strip.PACKED_ROWS + 1
     for rows, names in ((few, "records weights tile source record"), (many, "records weights panel")):
         for name in names.split():
             killed = ends(strip_case, rows, at_end, name)
             assert killed in (signal.SIGSEGV, signal.SIGBUS), (rows, name, at_end, killed)
-    assert ends(operator_case, at_end, True) in (signal.SIGSEGV, signal.SIGBUS), at_end
     for kind in FORMATS:
         for rows in (1, 7, 33, 200):
             assert ends(projection_case, kind, rows, at_end) == 0, (kind, rows, at_end)

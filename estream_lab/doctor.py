@@ -178,4 +178,5 @@ def _store(path: Path) -> Finding:
         store.verify_dense()
     except EStreamError as error:
         return Finding("store", "error", str(error), "give another path, or pack the checkpoint again")
-    return Finding("store", "ok", f"{path}: all {records} records and every dense tensor have the right checksum")
+    detail = f"{path}: all {records} records ({store.layout}) and every dense tensor ({store.dense_quant})"
+    return Finding("store", "ok", f"{detail} have the right checksum")

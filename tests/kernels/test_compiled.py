@@ -20,6 +20,7 @@ from estream_lab.kernels.host import (
     attention,
     expert_bank,
     linear,
+    pack_bf16,
     pack_dense,
     rms_norm,
     rotate_half,
@@ -28,7 +29,7 @@ from estream_lab.kernels.layout import projection_bytes
 
 MODULES = (
     *(f"host.{name}" for name in ("attention", "decode", "dense", "expert", "exponential", "finite", "norm", "tile")),
-    *(f"int8.{name}" for name in ("expert", "scatter", "strip")),
+    *(f"int8.{name}" for name in ("dense", "expert", "scatter", "strip", "strip_q8")),
     *(f"bf16.{name}" for name in ("expert", "strip")),
 )
 
@@ -36,6 +37,9 @@ MODULES = (
 def run_every_kernel() -> None:
     one = np.ones((1, 32), np.float32)
     linear(one, pack_dense(one))
+    linear(one, pack_bf16(np.zeros((1, 32), np.uint16)))
+    int8.pack_q4(one).linear(one)
+    int8.pack_q8(one).linear(one)
     all_finite(rms_norm(one, one[0], 1e-5))
     rotate_half(one.reshape(1, 1, 32).copy(), one[:, :16], one[:, :16])
     attention(one.reshape(1, 1, 32), one.reshape(1, 32, 1), one.reshape(1, 1, 32), 0, 1.0)
@@ -71,8 +75,8 @@ def check_versions() -> None:
     versions = {kernel: len(kernel.signatures) for kernel in kernels}
     assert set(versions.values()) == {1}, {k.py_func.__name__: k.signatures for k, n in versions.items() if n != 1}
     assert {kernel.py_func.__name__ for kernel, n in versions.items() if n} >= {
-        "_add_packed", "_add_panels", "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_quantise",
-        "_rms_norm", "_rotate_half", "_round",
+        "_add_packed", "_add_panels", "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_multiply",
+        "_quantise", "_rms_norm", "_rotate_half", "_round",
     }  # fmt: skip
 
 
@@ -113,7 +117,7 @@ def test_a_changed_source_is_never_served_from_the_cache(tmp_path: Path) -> None
     # The file of an intrinsic, which is compiled into exp32, which is compiled into silu.
     source = package / "kernels" / "host" / "vector_ir.py"
     text = source.read_text()
-    changed = text.replace("return _fma(builder, *arguments)", "return arguments[0]")
+    changed = text.replace("return fused(builder, *arguments)", "return arguments[0]")
     assert changed != text
     source.write_text(changed)
     after, hits = run()

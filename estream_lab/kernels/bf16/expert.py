@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.arrays import F32, I32, I64
+from estream_lab.kernels.arrays import F32, I32, I64, U8
+from estream_lab.kernels.bank import BankCall
 from estream_lab.kernels.bf16.scratch import ROW_BLOCK, STRIPS, Scratch
 from estream_lab.kernels.bf16.strip import RECORD_BYTES, piece, products, round_record, strip_product
 from estream_lab.kernels.compiled import compiled
@@ -23,7 +24,6 @@ from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
 from estream_lab.kernels.int8.scatter import scatter
 from estream_lab.kernels.layout import BLOCK_BYTES
-from estream_lab.kernels.operands import U8, operands
 
 LAYOUT = "q4-32x32"
 """The one layout that these kernels read."""
@@ -69,27 +69,28 @@ def expert_bank(
     Raises:
         ValueError: shapes or offsets that do not fit, or scratch memory that is too small.
     """
-    given = operands(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, LAYOUT, scratch)
-    x, y, offsets, token, weight, arena, gate, up, down = given
-    if len(token) == 0:
+    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, LAYOUT)
+    scratch.check(len(call.token), hidden, ffn)
+    if len(call.token) == 0:
         return
     by, panels, tiles = products(), scratch.panels, scratch.tiles
+    offsets = call.offsets
 
     def round_rows(counter: int, shares: int, worker: int) -> None:
-        _round(x, offsets, token, hidden, scratch.x, counter, shares)
+        _round(call.x, offsets, call.token, hidden, scratch.x, counter, shares)
 
     def gate_up(counter: int, shares: int, worker: int) -> None:
         room = (panels[worker], tiles[worker], counter, shares)
-        _gate_up(by, offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, *room)
+        _gate_up(by, offsets, call.arena, call.gate, call.up, hidden, ffn, scratch.x, scratch.act, *room)
 
     def project_down(counter: int, shares: int, worker: int) -> None:
         room = (panels[worker], tiles[worker], counter, shares)
-        _down(by, y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, *room)
+        _down(by, call.y, offsets, call.token, call.weight, call.arena, call.down, hidden, ffn, scratch.act, *room)
 
     workers = min(threads(), scratch.threads)
     passes = (
-        (round_rows, -(-len(token) // _ROUTES)),
-        (gate_up, len(gate) * (ffn // COLUMNS)),
+        (round_rows, -(-len(call.token) // _ROUTES)),
+        (gate_up, len(call.gate) * (ffn // COLUMNS)),
         (project_down, -(-hidden // (COLUMNS * STRIPS))),
     )
     for work, shares in passes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from estream_lab.kernels.arrays import aligned
+from estream_lab.kernels.bank import BankScratch
 from estream_lab.kernels.bf16.dot import DOTS
 from estream_lab.kernels.bf16.variants import variant
 from estream_lab.kernels.bf16.weights import panel_block_bytes
 from estream_lab.kernels.host.vector_ir import COLUMNS
-from estream_lab.kernels.int8.scratch import aligned
 
 ROW_BLOCK = 192
 """Rows of a tile of sums: more of a slot's rows take its weights apart again."""
@@ -24,20 +25,11 @@ A share passes over the SwiGLU of all routes and over a part of every row of y: 
 """
 
 
-class Scratch:
-    """All temporaries of `expert_bank`; how many bytes they take depends on this processor's variant.
-
-    Args:
-        max_rows: C, the most routes of one call.
-        hidden: H of the largest expert.
-        ffn: F of the largest expert.
-        threads: the most threads that will run.
-    """
+class Scratch(BankScratch):
+    """All temporaries of `expert_bank`; how many bytes they take depends on this processor's variant."""
 
     def __init__(self, max_rows: int, hidden: int, ffn: int, threads: int) -> None:
-        if min(max_rows, hidden, ffn, threads) < 1:
-            raise ValueError("scratch memory needs at least one row, column and thread")
-        self.max_rows, self.hidden, self.ffn, self.threads = max_rows, hidden, ffn, threads
+        super().__init__(max_rows, hidden, ffn, threads)
         self.x = aligned(_records(max_rows, hidden))  # of every route's token
         self.act = aligned(_records(max_rows, ffn))  # of every route's SwiGLU
         # Of each thread: a panel, and tiles of the sums of gate and up, or of strips of down.
@@ -48,11 +40,6 @@ class Scratch:
     def bytes_for(max_rows: int, hidden: int, ffn: int, threads: int) -> int:
         """`nbytes` of scratch memory of this size."""
         return _records(max_rows, hidden) + _records(max_rows, ffn) + threads * (_panel() + _tiles())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all temporaries."""
-        return sum(a.nbytes for a in (self.x, self.act, self.panels, self.tiles))
 
 
 def _records(rows: int, width: int) -> int:

@@ -11,29 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.kernels.arrays import F32, I32, I64, U32
+from estream_lab.kernels.bank import BankCall, BankScratch
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.decode import decode_strip
 from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
-from estream_lab.kernels.operands import operands
 
 
-class Scratch:
-    """All temporaries of `expert_bank`, allocated once.
-
-    Args:
-        max_rows: C, the most routes of one call.
-        hidden: H of the largest expert.
-        ffn: F of the largest expert.
-        threads: the most threads that will run.
-    """
+class Scratch(BankScratch):
+    """All temporaries of `expert_bank`, allocated once."""
 
     def __init__(self, max_rows: int, hidden: int, ffn: int, threads: int) -> None:
-        if min(max_rows, hidden, ffn, threads) < 1:
-            raise ValueError("scratch memory needs at least one row, column and thread")
-        self.max_rows, self.hidden, self.ffn, self.threads = max_rows, hidden, ffn, threads
+        super().__init__(max_rows, hidden, ffn, threads)
         self.act = np.empty(max_rows * ffn, np.float32)  # (C, F): SwiGLU of every route
         # Of each thread: a decoded gate and up strip (a down strip takes the first), their tiles of sums, and the
         # scales of one block.
@@ -47,11 +38,6 @@ class Scratch:
         """`nbytes` of scratch memory of this size."""
         thread = 2 * max(hidden, ffn) * COLUMNS + COLUMNS + 2 * ROW_BLOCK * COLUMNS
         return 4 * (max_rows * ffn + threads * thread + max_rows)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all temporaries."""
-        return sum(a.nbytes for a in (self.act, self.panels, self.scales, self.tiles, self.index))
 
 
 def expert_bank(
@@ -93,21 +79,21 @@ def expert_bank(
     Raises:
         ValueError: shapes or offsets that do not fit, an unknown layout, or scratch memory that is too small.
     """
-    given = operands(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, layout, scratch)
-    x, y, offsets, token, weight, arena, gate, up, down = given
-    words = arena[: len(arena) // 4 * 4].view(np.uint32)
+    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, layout)
+    scratch.check(len(call.token), hidden, ffn)
+    words = call.arena[: len(call.arena) // 4 * 4].view(np.uint32)
     quantised = layout == "q4-32x32"
-    common = (offsets, token, words, hidden, ffn, quantised, scratch.act)
+    common = (call.offsets, call.token, words, hidden, ffn, quantised, scratch.act)
 
     def gate_up(counter: int, shares: int, worker: int) -> None:
         _gate_up(
-            x, *common, gate, up, scratch.panels[worker, 0], scratch.panels[worker, 1], scratch.tiles[worker, 0],
-            scratch.tiles[worker, 1], scratch.scales[worker], counter, shares,
+            call.x, *common, call.gate, call.up, scratch.panels[worker, 0], scratch.panels[worker, 1],
+            scratch.tiles[worker, 0], scratch.tiles[worker, 1], scratch.scales[worker], counter, shares,
         )  # fmt: skip
 
     def project_down(counter: int, shares: int, worker: int) -> None:
         _down(
-            y, *common, down, weight, scratch.index, scratch.panels[worker, 0], scratch.tiles[worker, 0],
+            call.y, *common, call.down, call.weight, scratch.index, scratch.panels[worker, 0], scratch.tiles[worker, 0],
             scratch.scales[worker], counter, shares,
         )  # fmt: skip
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.arrays import F32, I32, I64
+from estream_lab.kernels.arrays import F32, I32, I64, U8
+from estream_lab.kernels.bank import BankCall
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_workers, threads
@@ -24,7 +25,6 @@ from estream_lab.kernels.int8.scatter import scatter
 from estream_lab.kernels.int8.scratch import ROW_BLOCK, Scratch
 from estream_lab.kernels.int8.strip import products, quantise_record, record_place, strip_product
 from estream_lab.kernels.layout import BLOCK_BYTES
-from estream_lab.kernels.operands import U8, operands
 
 LAYOUT = "q4-32x32"
 """The one layout that these kernels read."""
@@ -71,29 +71,28 @@ def expert_bank(
     Raises:
         ValueError: shapes or offsets that do not fit, or scratch memory that is too small.
     """
-    planes = (gate, up, down)
-    given = operands(x, y, offsets, token, weight, arena, planes, hidden, ffn, LAYOUT, scratch)
-    x, y, offsets, token, weight, arena, gate, up, down = given
-    slots = len(gate)
-    if len(token) == 0:
+    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, LAYOUT)
+    scratch.check(len(call.token), hidden, ffn)
+    if len(call.token) == 0:
         return
     by, panels, tiles = products(), scratch.panels, scratch.tiles
+    offsets = call.offsets
 
     def quantise(counter: int, shares: int, worker: int) -> None:
-        _quantise(x, offsets, token, hidden, scratch.x, counter, shares)
+        _quantise(call.x, offsets, call.token, hidden, scratch.x, counter, shares)
 
     def gate_up(counter: int, shares: int, worker: int) -> None:
         room = (panels[worker], tiles[worker], counter, shares)
-        _gate_up(by, offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, *room)
+        _gate_up(by, offsets, call.arena, call.gate, call.up, hidden, ffn, scratch.x, scratch.act, *room)
 
     def project_down(counter: int, shares: int, worker: int) -> None:
         room = (panels[worker], tiles[worker], counter, shares)
-        _down(by, y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, *room)
+        _down(by, call.y, offsets, call.token, call.weight, call.arena, call.down, hidden, ffn, scratch.act, *room)
 
     workers = min(threads(), scratch.threads)
     passes = (
-        (quantise, -(-len(token) // _ROUTES)),
-        (gate_up, slots * (ffn // COLUMNS)),
+        (quantise, -(-len(call.token) // _ROUTES)),
+        (gate_up, len(call.gate) * (ffn // COLUMNS)),
         (project_down, -(-hidden // (COLUMNS * _DOWN_STRIPS))),
     )
     for work, shares in passes:

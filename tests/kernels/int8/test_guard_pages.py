@@ -16,6 +16,7 @@ from numba import njit
 from estream_lab.kernels import host, int8
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import strip
+from estream_lab.kernels.int8.scratch import linear_sizes
 from tests.kernels.guard_pages import array, ends, guarded
 from tests.kernels.int8.banks import Bank
 from tests.kernels.int8.test_dense import FORMATS, problem
@@ -64,13 +65,13 @@ def projection_case(kind, rows, at_end, wrong=None):
     kind = FORMATS[kind]
     x, w = problem(3, rows, 352, 80)
     expected = kind.expected(x, w)
-    scratch = int8.LinearScratch(rows, 352, 1)
-    for name in ("x", "panels", "tiles"):
+    scratch = host.LinearScratch(rows, 1, linear_sizes(352))
+    for name in ("rows", "panels", "tiles"):
         setattr(scratch, name, array(getattr(scratch, name), at_end, off("scratch." + name)))
     packed = kind.pack(w)
     packed = replace(packed, blocks=array(packed.blocks, at_end, off("blocks")))
     out = array(np.zeros_like(expected), at_end, off("out"))
-    assert kind.linear(array(x, at_end, off("x")), packed, out, scratch).tobytes() == expected.tobytes()
+    assert packed.linear(array(x, at_end, off("x")), out, scratch).tobytes() == expected.tobytes()
 
 
 host.set_threads(1)
@@ -92,7 +93,7 @@ for at_end in (True, False):
     for kind in FORMATS:
         for rows in (1, 7, 33, 200):
             assert ends(projection_case, kind, rows, at_end) == 0, (kind, rows, at_end)
-        for name in "x blocks out scratch.x scratch.panels scratch.tiles".split():
+        for name in "x blocks out scratch.rows scratch.panels scratch.tiles".split():
             if kind == "q8" and name == "scratch.panels":
                 continue  # which it doesn't touch
             killed = ends(projection_case, kind, 200, at_end, name)

@@ -35,10 +35,13 @@ _PACK: dict[str, Callable[[NDArray[Any]], Strips]] = {"q8_0": pack_q8, "q4_0": p
 _ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
 
-class WeightSource(Protocol):
-    """Where weights come from: a checkpoint's `ExpertSource`, or a `SyntheticSource`."""
+class DenseSource(Protocol):
+    """Where dense weights come from."""
 
-    spec: ModelSpec
+    @property
+    def spec(self) -> ModelSpec:
+        """The model."""
+        ...
 
     def dense_dtype(self, name: str) -> str:
         """F32, F16 or BF16: how to store a dense weight without changing it."""
@@ -47,6 +50,10 @@ class WeightSource(Protocol):
     def dense(self, name: str) -> NDArray[np.float32]:
         """A dense weight by its canonical name."""
         ...
+
+
+class WeightSource(DenseSource, Protocol):
+    """Where all weights come from: a checkpoint's `ExpertSource`, or a `SyntheticSource`."""
 
     def expert(self, layer: int, expert: int) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """gate (F, H), up (F, H), down (H, F)."""
@@ -65,6 +72,10 @@ class DenseWritten:
     checksums: dict[str, str]
     layouts: dict[str, str]
 
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest: stores of no quantised tensor have no layouts, as older programs know them."""
+        return {"checksums": self.checksums} | ({"layouts": self.layouts} if self.layouts else {})
+
 
 def check_dense_quant(spec: ModelSpec, quant: str) -> None:
     """See that a model's dense matrices can be quantised so.
@@ -82,12 +93,12 @@ def check_dense_quant(spec: ModelSpec, quant: str) -> None:
             raise EStreamError(f"{name} has {depth} inputs, and {quant} takes multiples of {STRIP}: keep dense weights")
 
 
-def dense_bytes(source: WeightSource, quant: str) -> int:
+def dense_bytes(source: DenseSource, quant: str) -> int:
     """Bytes of the dense tensors as `write_dense` stores them."""
     return sum(entry["data_offsets"][1] - entry["data_offsets"][0] for entry in _header(source, quant).values())
 
 
-def write_dense(path: Path, source: WeightSource, quant: str) -> DenseWritten:
+def write_dense(path: Path, source: DenseSource, quant: str) -> DenseWritten:
     """Write all dense tensors: matrices quantised, unless `quant` is `KEEP`, the others so that no value changes.
 
     Returns:
@@ -122,7 +133,7 @@ def dense_checksum(tensor: NDArray[np.float32]) -> str:
     return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(tensor).data)
 
 
-def _header(source: WeightSource, quant: str) -> Mapping[str, dict[str, Any]]:
+def _header(source: DenseSource, quant: str) -> Mapping[str, dict[str, Any]]:
     """dtype, shape and place of every tensor."""
     layout = STRIPS[DENSE_QUANTS[quant]] if quant != KEEP else None
     matrices = quantisable(source.spec) if layout is not None else {}

@@ -1,13 +1,8 @@
 """Packing: a checkpoint becomes a store, resumably and in bounded memory; the manifest's rename commits it."""
 
-import errno
-import fcntl
-import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +18,10 @@ from estream_lab.models.source import ExpertSource
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.models.tokenizer import FILE as TOKENIZER
 from estream_lab.models.tokenizer import Tokenizer
+from estream_lab.streaming import unfinished
 from estream_lab.streaming.dense import KEEP, WeightSource, check_dense_quant, dense_bytes, write_dense
 from estream_lab.streaming.record import QUANTS, pack_record
 from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, PLAIN_VERSION, VERSION, manifest_checksum
-
-JOURNAL = "pack.json"
-COMMITTING = MANIFEST + ".partial"
 
 
 @dataclass(frozen=True)
@@ -130,10 +123,10 @@ def check_output(output: Path, quant: str) -> None:
         raise EStreamError(f"unknown quantisation '{quant}': choose one of {', '.join(QUANTS)}")
     if not output.name.endswith(".estream"):
         raise EStreamError(f"a store's name must end in .estream: try '{output.name}.estream'")
-    with _disk_errors(output):
+    with unfinished.disk_errors(output):
         if (output / MANIFEST).exists():
             raise EStreamError(f"{output} exists already: remove it or choose another name")
-        if os.path.lexists(output) and not (output / COMMITTING).exists():
+        if os.path.lexists(output) and not (output / unfinished.COMMITTING).exists():
             raise EStreamError(f"{output} exists and is not a store: choose another name")
 
 
@@ -159,19 +152,20 @@ def _pack(
     if order is not None:
         stated["order"] = order.to_json()
     settings = {"version": version, "model": spec.to_json(), "origin": stated, "stamps": origin.stamps}
-    if (output / COMMITTING).exists():  # a run stopped between the two renames of its commit
-        with _disk_errors(output):
-            if len(_resume(output, settings, layer_bytes)) != spec.layers:
+    if (output / unfinished.COMMITTING).exists():  # a run stopped between the two renames of its commit
+        with unfinished.disk_errors(output):
+            if len(unfinished.resume(output, settings, layer_bytes)) != spec.layers:
                 raise EStreamError(f"{output} is unfinished, and not of this checkpoint: remove it first")
-            _finish_commit(output)
+            unfinished.finish_commit(output)
             size = (output / DENSE).stat().st_size
             return Packed(output, spec.layers * layer_bytes, size, dense_quant, spec.layers)
-    with _disk_errors(partial):
-        needed = spec.layers * layer_bytes + dense_bytes(source, dense_quant)
-        _check_space(partial.parent, needed - len(_resume(partial, settings, layer_bytes)) * layer_bytes)
+    with unfinished.disk_errors(partial):
+        there = len(unfinished.resume(partial, settings, layer_bytes))
+        needed = (spec.layers - there) * layer_bytes + dense_bytes(source, dense_quant)
+        unfinished.check_space(partial.parent, needed)
         partial.mkdir(parents=True, exist_ok=True)
-    with _disk_errors(partial), _alone(partial):
-        finished = _resume(partial, settings, layer_bytes)
+    with unfinished.disk_errors(partial), unfinished.alone(partial):
+        finished = unfinished.resume(partial, settings, layer_bytes)
         done = len(finished)
         try:
             _write_experts(source, partial, settings, finished, record, quant, orders, progress)
@@ -190,11 +184,10 @@ def _pack(
                 {"class": 0, "offset": layer * layer_bytes, "order": orders[layer], "checksums": checks}
                 for layer, checks in enumerate(finished)
             ],
-            "dense": {"bytes": size, "checksums": dense.checksums}
-            | ({"layouts": dense.layouts} if dense.layouts else {}),
+            "dense": {"bytes": size, **dense.to_json()},
             "origin": stated,
         }
-        _commit(partial, output, manifest | {"checksum": manifest_checksum(manifest)})
+        unfinished.commit(partial, output, manifest | {"checksum": manifest_checksum(manifest)})
     return Packed(output, spec.layers * layer_bytes, size, dense_quant, done)
 
 
@@ -227,7 +220,7 @@ def _write_experts(
             finished.append(_write_layer(source, layer, orders[layer], record, quant, file, bar))
             file.flush()
             os.fsync(file.fileno())
-            _replace(partial / JOURNAL, {"settings": settings, "layers": finished})
+            unfinished.replace_json(partial / unfinished.JOURNAL, {"settings": settings, "layers": finished})
 
 
 def _write_layer(
@@ -244,80 +237,3 @@ def _write_layer(
         file.write(content.data)
         bar.update(len(content))
     return checksums
-
-
-def _resume(partial: Path, settings: dict[str, Any], layer_bytes: int) -> list[list[str]]:
-    """Checksums of the layers that an interrupted run of the same settings finished."""
-    try:
-        journal = json.loads((partial / JOURNAL).read_bytes())
-        size = (partial / EXPERTS).stat().st_size
-        if journal["settings"] != json.loads(json.dumps(settings)):
-            raise EStreamError(f"{partial} was begun from another checkpoint or with other settings: remove it first")
-        layers: list[list[str]] = journal["layers"]
-        return layers[: size // layer_bytes]
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise EStreamError(f"{partial / JOURNAL} is damaged ({error!r}): remove {partial} and pack again") from error
-
-
-def _check_space(folder: Path, needed: int) -> None:
-    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(there).free
-    if free < needed:
-        raise EStreamError(
-            f"{folder} has {free} bytes free and the store needs {needed} more: make room and pack again"
-        )
-
-
-def _replace(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON whole or not at all; errors stay OSErrors, so that a full disk is told from bad input."""
-    temporary = path.with_name(path.name + ".new")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def _commit(partial: Path, output: Path, manifest: dict[str, Any]) -> None:
-    """Rename folder, then manifest: a folder without manifest.json is no store."""
-    _replace(partial / COMMITTING, manifest)
-    os.rename(partial, output)
-    _finish_commit(output)
-
-
-def _finish_commit(output: Path) -> None:
-    """The second rename; the journal goes last, for until then it tells whose work this is."""
-    os.rename(output / COMMITTING, output / MANIFEST)
-    (output / JOURNAL).unlink(missing_ok=True)
-
-
-@contextmanager
-def _alone(partial: Path) -> Iterator[None]:
-    """Hold the folder against other processes that pack into it.
-
-    Raises:
-        EStreamError: one does already.
-    """
-    with open(partial / EXPERTS, "ab") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise EStreamError(f"another process is packing into {partial}: wait for its end") from error
-        yield
-
-
-@contextmanager
-def _disk_errors(partial: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise EStreamError(
-                f"no room left while writing {partial}: what is whole is kept there, free some space and run the same "
-                "command again to go on"
-            ) from error
-        ours = str(error.filename or partial).startswith(str(partial).removesuffix(".partial"))
-        what = f"write {partial}" if ours else f"read {error.filename}"
-        raise EStreamError(f"can't {what}: {error.strerror or error}: check the disk, then run it again") from error

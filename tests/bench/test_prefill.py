@@ -16,6 +16,7 @@ from estream_lab.bench.prefill.rows import OurRow, Prompt
 from estream_lab.errors import EStreamError
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.streaming import Store
+from estream_lab.streaming.dense import DENSE_QUANTS
 from estream_lab.streaming.pack import pack_synthetic
 
 SPEC = synthetic_spec(hidden=64, ffn=32, layers=2, experts=4, top_k=2, heads=2, vocab=96, context=64)
@@ -113,6 +114,16 @@ def test_forms_that_there_are_not_are_told_and_the_rest_is_swept(found: dict[str
     assert [form["seconds"] for form in found["sweep"]] == pytest.approx([1.0, 2.5128, 3.5128, 0.5512, 0.5128])
     reasons = {row["name"]: row["reason"] for row in found["unsupported"]}
     assert reasons == {FORMS[5].name: "no such attention", FORMS[6].name: "nobody quantises to this"}
+
+
+@pytest.mark.parametrize("quant", DENSE_QUANTS)
+def test_quantised_dense_weights_are_told_and_the_peer_gets_their_values(tmp_path: Path, quant: str) -> None:
+    pack_synthetic(SyntheticSource(SPEC), tmp_path / "q.estream", dense_quant=quant, progress=False)
+    found = run(Store(tmp_path / "q.estream"), tmp_path)
+    assert [row["dense"] for row in found["rows"][:4]] == [dict.fromkeys(("attention", "embedding", "head"), quant)] * 4
+    same = next(row for row in found["rows"] if row["name"] == "q4_0 experts, f32 dense")
+    assert 1e-5 < same["relative_error"] < 0.03  # activations are rounded here, not there
+    assert not list(tmp_path.glob("*.plain")) and (tmp_path / "q.estream" / "dense.safetensors").exists()
 
 
 def test_without_a_peer_only_ours_run(store: Store, tmp_path: Path) -> None:

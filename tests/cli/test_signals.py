@@ -32,7 +32,7 @@ from estream_lab.models.shard import Shard
 from estream_lab.models.source import ExpertSource
 from estream_lab.models.tokenizer import Tokenizer
 from estream_lab.routing import Router
-from estream_lab.streaming import Store, files, loader, pack
+from estream_lab.streaming import Store, files, loader, pack, unfinished
 from estream_lab.streaming import store as store_module
 from estream_lab.trace import atomic
 from tests.faults.matrix import no_hang
@@ -196,7 +196,7 @@ def test_a_stopped_pack_keeps_what_is_whole_and_the_next_one_goes_on(
     kept = stopped(command, step, number, after, capsys)
     if (output / "manifest.json").exists():
         assert kept == f"{output} is whole"
-        assert {name: data for name, data in content(output).items() if name != pack.JOURNAL} == packed
+        assert {name: data for name, data in content(output).items() if name != unfinished.JOURNAL} == packed
         return
     if kept == NONE:
         assert os.listdir(tmp_path) == []

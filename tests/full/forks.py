@@ -18,7 +18,7 @@ from estream_lab.cli import main
 from estream_lab.engine.kernels import open_kernels
 from estream_lab.experts.executors import HOST
 import estream_lab.viz.report
-open_kernels(HOST)
+open_kernels(HOST, {"head.weight": "f32"})
 print("ready", flush=True)
 for line in sys.stdin:
     order = json.loads(line)

@@ -9,8 +9,7 @@ import pytest
 
 from estream_lab.errors import EStreamError
 from estream_lab.models.synthetic import SyntheticSource
-from estream_lab.streaming import Store
-from estream_lab.streaming import pack as module
+from estream_lab.streaming import Store, unfinished
 from estream_lab.streaming.loader import verify_records
 from estream_lab.streaming.pack import pack_synthetic
 from tests.stores import SPEC
@@ -32,7 +31,7 @@ def test_a_full_disk_leaves_no_store_and_can_be_resumed(small_disk: Path, monkey
         pack_synthetic(source, output, progress=False)
     assert os.listdir(small_disk) == []
     # another program takes the room after the check
-    monkeypatch.setattr(module, "_check_space", lambda *_: None)
+    monkeypatch.setattr(unfinished, "check_space", lambda *_: None)
     with pytest.raises(EStreamError, match="no room left while writing"):
         pack_synthetic(source, output, progress=False)
     assert os.listdir(small_disk) == ["m.estream.partial"]

@@ -14,8 +14,8 @@ import pytest
 from estream_lab.errors import EStreamError
 from estream_lab.streaming import Store
 from estream_lab.streaming.loader import verify_records
-from estream_lab.streaming.pack import JOURNAL
 from estream_lab.streaming.store import MANIFEST
+from estream_lab.streaming.unfinished import JOURNAL
 from tests.full.forks import Forks, forks
 from tests.streaming.test_pack import files
 

@@ -18,7 +18,7 @@ from estream_lab.kernels.int8.q8 import dequantise_q8_0, quantise_q8_0
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 from estream_lab.models.dense import quantisable
 from estream_lab.models.synthetic import SyntheticSource
-from estream_lab.streaming import Store
+from estream_lab.streaming import Store, unfinished
 from estream_lab.streaming import pack as pack_module
 from estream_lab.streaming.pack import pack, pack_synthetic
 from tests.stores import SPEC, Rounded, dense_store, synthetic_store
@@ -130,7 +130,7 @@ def test_what_cannot_be_packed_is_refused_first(tmp_path: Path, spec: Any, quant
 
 def test_the_room_on_the_disk_is_that_of_the_quantised_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(pack_module, "_check_space", lambda _, needed: asked.append(needed))
+    monkeypatch.setattr(unfinished, "check_space", lambda _, needed: asked.append(needed))
     for quant in ("keep", "q8_0", "q4_0"):
         store = Store(synthetic_store(tmp_path, dense_quant=quant))
         header = 8 + int.from_bytes((store.path / "dense.safetensors").read_bytes()[:8], "little")

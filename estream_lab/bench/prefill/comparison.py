@@ -156,10 +156,11 @@ def _errors(rows: Sequence[Row], notes: Sequence[dict[str, Any]], logits: Sequen
     Raises:
         EStreamError: a row is so far off that it runs another model.
     """
-    reference = logits[next(i for i, row in enumerate(rows) if row.name == "host-f32 resident")]
+    ours = next(i for i, row in enumerate(rows) if row.name == "host-f32 resident")
+    reference, dense = logits[ours], set(notes[ours]["dense"].values())
     errors = [relative_error(found, reference) for found in logits]
     for row, said, error in zip(rows, notes, errors, strict=True):
-        same_weights = said["experts"] == "q4_0" and set(said["dense"].values()) == {"f32"}
+        same_weights = said["experts"] == "q4_0" and set(said["dense"].values()) == dense
         if not error <= LARGEST_ERROR[same_weights]:
             raise EStreamError(
                 f"{row.implementation} {row.name} is off by {error:.2g} in the last logits: it runs another model, "

@@ -67,7 +67,8 @@ class Files:
         if plain:
             weights = plain_model(self._store, self._folder)
             self._session.ask("write", **weights, into=str(unfinished))
-            Path(weights["experts"]).unlink()
+            for made in {weights["experts"], weights["dense"]} - {str(self._store.dense.path)}:
+                Path(made).unlink()
         else:
             source = str(self.of(Form(form.quant, dense="f32")))
             self._session.ask("quantise", source=source, quant=form.quant, threads=self._threads, into=str(unfinished))

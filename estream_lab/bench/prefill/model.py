@@ -1,5 +1,7 @@
 """The same weights for a peer: a store's own, in plain files that the peer's format is made of."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +10,29 @@ from numpy.typing import NDArray
 
 from estream_lab.bench.weights import q4_0_blocks
 from estream_lab.kernels.layout import unpack_f32, unpack_q4_32x32
+from estream_lab.models.spec import ModelSpec
 from estream_lab.streaming import Store
-from estream_lab.streaming.store import DENSE
+from estream_lab.streaming.dense import KEEP, write_dense
+
+
+@dataclass(frozen=True)
+class _Float32:
+    """A store's dense weights in float32, as a source to write."""
+
+    spec: ModelSpec
+    dense: Callable[[str], NDArray[np.float32]]
+
+    def dense_dtype(self, name: str) -> str:
+        """Always F32."""
+        return "F32"
 
 
 def plain_model(store: Store, folder: Path) -> dict[str, Any]:
     """Write a store's experts as plain weights, and say where everything lies: what a peer's `write` asks for.
 
     The file has each layer's gate (E, F, H), up (E, F, H) and down (E, H, F): float32, or the store's Q4_0 blocks bit
-    for bit in the order of GGUF. Dense weights are read from the store itself.
+    for bit in the order of GGUF. Dense weights are read from the store itself, or, where they
+    are quantised in a way of our own, from a file in float32.
     """
     quant = "f32" if store.layout == "f32" else "q4_0"
     path = folder / "experts.plain"
@@ -28,10 +44,20 @@ def plain_model(store: Store, folder: Path) -> dict[str, Any]:
                     _projection(store, file, layer, expert, projection).tofile(plain)
     return {
         "spec": store.spec.to_json(),
-        "dense": str(store.path / DENSE),
+        "dense": str(_dense(store, folder)),
         "experts": str(path),
         "quant": quant,
     }
+
+
+def _dense(store: Store, folder: Path) -> Path:
+    """A safetensors file of the very values that our rows multiply by."""
+    if not store.dense.layouts:
+        return store.dense.path
+    path = folder / "dense.plain"
+    with store.dense_reader() as read:
+        write_dense(path, _Float32(store.spec, read), KEEP)
+    return path
 
 
 def _projection(

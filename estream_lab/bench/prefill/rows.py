@@ -77,7 +77,7 @@ class OurRow:
         self._engine.prepare(tokens)
         kinds = ("attention", "embedding", "head")
         experts = "f32" if self._store.layout == "f32" else "q4_0"
-        return {"experts": experts, "dense": dict.fromkeys(kinds, "f32"), "resident": self.resident}
+        return {"experts": experts, "dense": dict.fromkeys(kinds, self._store.dense_quant), "resident": self.resident}
 
     def run(self, prompt: Prompt) -> float:
         """See `Row`."""

@@ -18,6 +18,7 @@ from estream_lab.kernels.host import set_threads, thread_limit
 from estream_lab.models.spec import ModelSpec
 from estream_lab.models.synthetic import synthetic_spec
 from estream_lab.streaming import Store
+from estream_lab.streaming.dense import DENSE_QUANTS, KEEP
 from estream_lab.trace import write_atomically
 
 
@@ -45,6 +46,12 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
         ("vocab", 50304, "token ids"),
     ):
         action.add_argument(f"--{name}", type=positive, default=default, help=f"{what} (default {default})")
+    action.add_argument(
+        "--dense-quant",
+        choices=[KEEP, *DENSE_QUANTS],
+        default=KEEP,
+        help="of our rows' dense weights (default: keep, float32); a peer quantises by itself",
+    )
     action.add_argument("--threads", type=positive, metavar="N", help="of every row (default: all processors)")
     action.add_argument("--rounds", type=positive, default=5, metavar="N", help="timed runs of every row (default 5)")
     action.add_argument(
@@ -67,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     set_threads(threads)  # refuses more than there are before anything is prepared
     with ExitStack() as stack:
         kept = stack.enter_context(workplace(options.folder))
-        store = Store(synthetic_store(kept, spec))
+        store = Store(synthetic_store(kept, spec, options.dense_quant))
         if store.spec != spec:
             raise EStreamError(f"{store.path} is a store of another model: give another --folder, or remove it")
         folder = kept if options.folder is None else stack.enter_context(workplace(None))

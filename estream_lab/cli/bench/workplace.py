@@ -11,6 +11,7 @@ from typing import IO
 
 from estream_lab.models.spec import ModelSpec
 from estream_lab.models.synthetic import SyntheticSource
+from estream_lab.streaming.dense import KEEP
 from estream_lab.streaming.pack import pack_synthetic
 
 PREFIX = "estream-bench-"
@@ -55,10 +56,11 @@ def _free(lock: IO[bytes]) -> bool:
     return True
 
 
-def synthetic_store(folder: Path, spec: ModelSpec) -> Path:
+def synthetic_store(folder: Path, spec: ModelSpec, dense_quant: str = KEEP) -> Path:
     """The store of random weights of this shape in ``folder``, packed if it isn't there yet."""
     shape = f"{spec.hidden}x{spec.ffn}x{spec.layers}-{spec.router.top_k}of{spec.experts}-{spec.heads}"
-    path = folder / f"synthetic-{shape}.estream"
+    dense = "" if dense_quant == KEEP else f"-dense-{dense_quant}"
+    path = folder / f"synthetic-{shape}{dense}.estream"
     if not os.path.lexists(path):
-        pack_synthetic(SyntheticSource(spec), path)
+        pack_synthetic(SyntheticSource(spec), path, dense_quant=dense_quant)
     return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +24,25 @@ SIZES = LinearSizes(row=0, panel=0, tile=4 * ROW_BLOCK * COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
-class DensePanels:
-    """fp32 weights of a dense projection: see `projection.Projection`.
+class Panels:
+    """Weights of a dense projection in strips of 32 outputs: see `projection.Projection`.
 
     Attributes:
         n: N, outputs.
         k: K, inputs.
-        panels: (ceil(N / 32), K, 32) float32, zero beyond column N.
+        panels: (ceil(N / 32), K, 32), zero beyond column N.
     """
+
+    ITEM_BYTES: ClassVar[int]
 
     n: int
     k: int
-    panels: NDArray[np.float32]
+    panels: NDArray[Any]
 
-    @staticmethod
-    def bytes_for(n: int, k: int) -> int:
+    @classmethod
+    def bytes_for(cls, n: int, k: int) -> int:
         """`nbytes` of a projection with N outputs and K inputs."""
-        return 4 * -(-n // COLUMNS) * COLUMNS * k
+        return cls.ITEM_BYTES * -(-n // COLUMNS) * COLUMNS * k
 
     @staticmethod
     def sizes(k: int) -> LinearSizes:
@@ -59,50 +61,33 @@ class DensePanels:
     def rows(self, ids: NDArray[np.integer], out: F32) -> F32:
         """Write the rows of these numbers (T,) to out (T, K); returns out."""
         for row, i in zip(out, ids, strict=True):
-            row[:] = self.panels[i // COLUMNS, :, i % COLUMNS]
+            self._take(self.panels[i // COLUMNS], int(i % COLUMNS), row)
         return out
 
+    def _take(self, strip: NDArray[Any], column: int, row: F32) -> None:
+        """Write one output's weights to row (K,)."""
+        raise NotImplementedError
 
-@dataclass(frozen=True, eq=False)
-class BFloat16Panels:
-    """bf16 weights of a dense projection, which are widened as they are used: see `projection.Projection`.
 
-    Attributes:
-        n: N, outputs.
-        k: K, inputs.
-        panels: (ceil(N / 32), K, 32) uint16, the bits of bf16 numbers in pairs of columns, zero beyond column N: column
-            j of a strip is number ``2 * (j % 16) + j // 16`` (see `tile_ir.rows_kernel`).
+class DensePanels(Panels):
+    """fp32 weights: `panels` is float32."""
+
+    ITEM_BYTES = 4
+
+    def _take(self, strip: NDArray[Any], column: int, row: F32) -> None:
+        row[:] = strip[:, column]
+
+
+class BFloat16Panels(Panels):
+    """bf16 weights, which are widened as they are used: `panels` is uint16, the bits of bf16 numbers.
+
+    Columns lie in pairs: column j of a strip is number ``2 * (j % 16) + j // 16`` (see `tile_ir.rows_kernel`).
     """
 
-    n: int
-    k: int
-    panels: NDArray[np.uint16]
+    ITEM_BYTES = 2
 
-    @staticmethod
-    def bytes_for(n: int, k: int) -> int:
-        """`nbytes` of a projection with N outputs and K inputs."""
-        return 2 * -(-n // COLUMNS) * COLUMNS * k
-
-    @staticmethod
-    def sizes(k: int) -> LinearSizes:
-        """Temporaries of `linear` with K inputs."""
-        return SIZES
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the panels."""
-        return self.panels.nbytes
-
-    def linear(self, x: F32, out: F32 | None = None, scratch: LinearScratch | None = None) -> F32:
-        """See `linear`."""
-        return linear(x, self, out, scratch)
-
-    def rows(self, ids: NDArray[np.integer], out: F32) -> F32:
-        """Write the rows of these numbers (T,) to out (T, K); returns out."""
-        for row, i in zip(out, ids, strict=True):
-            column = i % COLUMNS
-            widen(self.panels[i // COLUMNS, :, 2 * (column % 16) + column // 16], row)
-        return out
+    def _take(self, strip: NDArray[Any], column: int, row: F32) -> None:
+        widen(strip[:, 2 * (column % 16) + column // 16], row)
 
 
 def pack_dense(w: NDArray[Any]) -> DensePanels:
@@ -143,7 +128,7 @@ def _panels(n: int, k: int, dtype: type[Any]) -> NDArray[Any]:
 
 def linear(
     x: NDArray[np.float32],
-    w: DensePanels | BFloat16Panels,
+    w: Panels,
     out: NDArray[np.float32] | None = None,
     scratch: LinearScratch | None = None,
 ) -> NDArray[np.float32]:

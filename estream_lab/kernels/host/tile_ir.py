@@ -7,7 +7,7 @@ or bf16 that are widened in registers, where they are the same numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -70,7 +70,8 @@ def rows_kernel(weights: Literal["fp32", "bf16"]) -> Any:
     ) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             builder.function.attributes.add("noinline")
-            _emit_rows(builder, weights, *arguments)
+            x, index, rows, *rest = arguments
+            _emit_rows(builder, weights, rows, _Operands(x, index, *rest))
             return context.get_dummy_value()
 
         return types.void(*[types.intp] * 8), codegen
@@ -78,41 +79,32 @@ def rows_kernel(weights: Literal["fp32", "bf16"]) -> Any:
     return kernel
 
 
-def _emit_rows(
-    builder: ir.IRBuilder,
-    weights: str,
-    x: ir.Value,
-    index: ir.Value,
-    rows: ir.Value,
-    ldx: ir.Value,
-    w: ir.Value,
-    depth: ir.Value,
-    c: ir.Value,
-    ldc: ir.Value,
-) -> None:
+class _Operands(NamedTuple):
+    """See `rows_kernel`."""
+
+    x: ir.Value
+    index: ir.Value
+    ldx: ir.Value
+    w: ir.Value
+    depth: ir.Value
+    c: ir.Value
+    ldc: ir.Value
+
+
+def _emit_rows(builder: ir.IRBuilder, weights: str, rows: ir.Value, of: _Operands) -> None:
     """As many rows as fit in the largest register blocks, then the rest in pairs, then the last."""
     first: ir.Value = number(0)
     for size in (vector_ir.MAX_ROWS, 2, 1):
         blocks = builder.sdiv(builder.sub(rows, first), number(size))
         with cgutils.for_range(builder, blocks) as block:
             r = builder.add(first, builder.mul(block.index, number(size)))
-            tile = after(builder, c, builder.mul(r, ldc))
-            _emit_tile(builder, size, weights, x, after(builder, index, r), ldx, w, depth, tile, ldc)
+            tile = after(builder, of.c, builder.mul(r, of.ldc))
+            _emit_tile(builder, weights, size, of._replace(index=after(builder, of.index, r), c=tile))
         first = builder.add(first, builder.mul(blocks, number(size)))
 
 
-def _emit_tile(
-    builder: ir.IRBuilder,
-    rows: int,
-    weights: str,
-    x: ir.Value,
-    index: ir.Value,
-    ldx: ir.Value,
-    w: ir.Value,
-    depth: ir.Value,
-    c: ir.Value,
-    ldc: ir.Value,
-) -> None:
+def _emit_tile(builder: ir.IRBuilder, weights: str, rows: int, of: _Operands) -> None:
+    x, index, ldx, w, depth, c, ldc = of
     lanes, (take, words) = vector_ir.LANES, _FORMATS[weights]
     vector = ir.VectorType(F32, lanes)
     groups = range(COLUMNS // lanes)

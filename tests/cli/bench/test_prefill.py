@@ -56,6 +56,14 @@ def test_the_table_names_every_row_with_its_quantisations(capsys: pytest.Capture
     assert "llama.cpp iq4_xs repacked, 128 tokens, flash on nobody quantises to this" in out
 
 
+def test_our_dense_weights_may_be_quantised(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, "--dense-quant", "q8_0", "--folder", "kept"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("estream host-")]
+    assert len(rows) == 4 and all(line.endswith(" q8_0") for line in rows)
+    assert main([*COMMAND, "--folder", "kept"]) == 0  # a store of its own
+    assert len([name for name in os.listdir("kept") if name.startswith("synthetic")]) == 2
+
+
 def test_a_folder_keeps_the_store_and_the_files(capsys: pytest.CaptureFixture[str]) -> None:
     command = [*COMMAND, "--peer", "llama.cpp", "--folder", "kept"]
     assert main(command) == 0

@@ -9,25 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import config, types
+from numba import types
 from numba.extending import intrinsic
+
+from estream_lab.kernels.features import features
 
 COLUMNS = 32
 """Columns of the register block: a strip."""
 
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 
-
-def _cpu_features() -> set[str]:
-    """The features numba compiles for: the machine's own unless NUMBA_CPU_NAME or NUMBA_CPU_FEATURES say otherwise."""
-    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
-        return {name[1:] for name in (config.CPU_FEATURES or "").split(",") if name.startswith("+")}
-    return {name for name, present in llvm.get_host_cpu_features().items() if present}
-
-
-_FEATURES = _cpu_features()
+_FEATURES = features()
 LANES = 16 if "avx512f" in _FEATURES else 8
 # 12 of 16 registers are sums with AVX2; 16 of 32 with AVX-512; 24 of 32 (half as wide) with NEON.
 MAX_ROWS = 8 if "avx512f" in _FEATURES else 3

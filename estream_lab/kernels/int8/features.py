@@ -6,10 +6,10 @@ Decided before any instruction is emitted: LLVM aborts the process over one that
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import llvmlite.binding as llvm
-from numba import config
+from estream_lab.kernels.features import features
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,9 @@ VARIANTS = (
 """From the fastest to the one that runs anywhere. Results are the same bits."""
 
 
-def features() -> frozenset[str]:
-    """What numba compiles for: the processor's own features unless numba's environment variables say otherwise.
-
-    NUMBA_CPU_NAME without NUMBA_CPU_FEATURES counts as none: LLVM doesn't tell what a processor's name implies.
-    """
-    if config.CPU_NAME is not None or config.CPU_FEATURES is not None:
-        return frozenset(name[1:] for name in (config.CPU_FEATURES or "").split(",") if name.startswith("+"))
-    found = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    if not config.ENABLE_AVX:
-        found = {name for name in found if not name.startswith("avx")}
-    if llvm.get_host_cpu_name().startswith("apple-m"):
-        found |= {"neon", "dotprod"}  # every one has them, but macOS gives LLVM no list
-    return frozenset(found)
-
-
-def choose(present: frozenset[str]) -> Variant:
-    """The fastest variant for a processor with these features."""
-    return next(variant for variant in VARIANTS if variant.needs <= present)
+def choose(present: frozenset[str], variants: Sequence[Variant] = VARIANTS) -> Variant:
+    """The first variant for a processor with these features: the fastest."""
+    return next(variant for variant in variants if variant.needs <= present)
 
 
 def variant() -> Variant:
@@ -63,12 +48,18 @@ def variant() -> Variant:
 
 
 def description() -> str:
-    """One line for `doctor`: what is used here, and which faster ones the processor lacks what for."""
-    here, present = variant(), features()
+    """One line for `doctor`: see `describe`."""
+    return describe(VARIANTS)
+
+
+def describe(variants: Sequence[Variant]) -> str:
+    """One line: which variant is used here, and which faster ones the processor lacks what for."""
+    present = features()
+    here = choose(present, variants)
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     lacks = [
         f"{other.name} lacks {', '.join(sorted(other.needs - present))}"
-        for other in VARIANTS[: VARIANTS.index(here)]
+        for other in variants[: variants.index(here)]
         if other.name.startswith("avx") == x86
     ]
     return f"{here.name} ({here.instruction})" + "".join(f"; {line}" for line in lacks)

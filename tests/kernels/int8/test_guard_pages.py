@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-import ctypes, mmap, os, signal, sys
+import signal
 import numpy as np
 from dataclasses import replace
 from numba import njit
@@ -17,32 +17,9 @@ from estream_lab.kernels import host, int8
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import strip
 from estream_lab.kernels.int8.scratch import linear_sizes
+from tests.kernels.guard_pages import array, ends, guarded
 from tests.kernels.int8.banks import Bank
 from tests.kernels.int8.test_dense import FORMATS, problem
-
-PAGE, PROT_NONE = mmap.PAGESIZE, 0
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-kept = []
-
-
-def guarded(size, at_end, shift=0):
-    "The address of `size` bytes between two forbidden pages, at the end or the start of what lies between."
-    room = -(-size // PAGE) * PAGE
-    pages = mmap.mmap(-1, room + 2 * PAGE)
-    kept.append(pages)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    for page in (base, base + PAGE + room):
-        assert libc.mprotect(page, PAGE, PROT_NONE) == 0
-    return base + PAGE + (room - size if at_end else 0) + shift
-
-
-def array(like, at_end, shift=0):
-    at = guarded(like.nbytes, at_end, shift)
-    made = np.ctypeslib.as_array((ctypes.c_uint8 * like.nbytes).from_address(at)).view(like.dtype).reshape(like.shape)
-    if not shift:
-        made[...] = like
-    return made
 
 
 @njit
@@ -64,10 +41,12 @@ def strip_case(rows, at_end, wrong=None):
     quantise(source, record)
 
 
-def operator_case(at_end, wrong=False):
+def operator_case(threads, at_end, wrong=False):
+    "A bank of experts, its shares handed out to so many threads."
+    host.set_threads(threads)
     bank = Bank.random(3, 96, 64, [7, 0, 35, 1])
     expected = bank.expected()
-    scratch = int8.Scratch(len(bank.token), bank.hidden, bank.ffn, 1)
+    scratch = int8.Scratch(len(bank.token), bank.hidden, bank.ffn, threads)
     for name in ("x", "act", "panels", "tiles"):
         setattr(scratch, name, array(getattr(scratch, name), at_end))
     arena = np.concatenate([bank.arena, np.zeros(-len(bank.arena) % 4, np.uint8)])
@@ -96,19 +75,6 @@ def projection_case(kind, rows, at_end, wrong=None):
     assert packed.linear(array(x, at_end, off("x")), out, scratch).tobytes() == expected.tobytes()
 
 
-def ends(case, *arguments):
-    "How a child ends that runs a case: 0, or the signal that killed it."
-    child = os.fork()
-    if child == 0:
-        try:
-            case(*arguments)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    status = os.waitpid(child, 0)[1]
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
 host.set_threads(1)
 Bank.random(3, 96, 64, [1, 40]).run()  # compiles once for all children
 quantise(guarded(128, False), guarded(40, False))
@@ -117,13 +83,14 @@ for kind in FORMATS:
 for at_end in (True, False):
     for rows in (*range(1, 13), 32, 33, 41):
         assert ends(strip_case, rows, at_end) == 0, (rows, at_end)
-    assert ends(operator_case, at_end) == 0, at_end
+    for threads in range(1, min(2, host.thread_limit()) + 1):
+        assert ends(operator_case, threads, at_end) == 0, (threads, at_end)
+        assert ends(operator_case, threads, at_end, True) in (signal.SIGSEGV, signal.SIGBUS), (threads, at_end)
     few, many = strip.FEW_ROWS, strip.FEW_ROWS + 1
     for rows, names in ((few, "records weights tile source record"), (many, "records weights panel")):
         for name in names.split():
             killed = ends(strip_case, rows, at_end, name)
             assert killed in (signal.SIGSEGV, signal.SIGBUS), (rows, name, at_end, killed)
-    assert ends(operator_case, at_end, True) in (signal.SIGSEGV, signal.SIGBUS), at_end
     for kind in FORMATS:
         for rows in (1, 7, 33, 200):
             assert ends(projection_case, kind, rows, at_end) == 0, (kind, rows, at_end)

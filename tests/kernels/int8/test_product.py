@@ -9,10 +9,10 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
+from estream_lab.kernels.features import features
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import VARIANTS, reference
 from estream_lab.kernels.int8.dot import DOTS, Sdot, Vpdpbusd
-from estream_lab.kernels.int8.features import features
 from estream_lab.kernels.int8.product import product_kernel
 from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser
 from estream_lab.kernels.int8.weights import PANEL_BLOCK_BYTES, Packed, Panel, panel_decoder

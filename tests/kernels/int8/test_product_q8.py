@@ -10,11 +10,11 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
+from estream_lab.kernels.features import features
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import VARIANTS, reference
 from estream_lab.kernels.int8.dot import DOTS
 from estream_lab.kernels.int8.dot_q8 import DOTS_Q8, BiasedVpdpbusd, SignedSdot
-from estream_lab.kernels.int8.features import features
 from estream_lab.kernels.int8.product import emit_product, product_kernel
 from estream_lab.kernels.int8.q8 import Q8, pack_q8_32x32
 from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser

@@ -12,9 +12,10 @@ import llvmlite.binding as llvm
 import pytest
 from llvmlite import ir
 
+from estream_lab.kernels.features import features
 from estream_lab.kernels.int8 import VARIANTS, description, variant
 from estream_lab.kernels.int8.dot import DOTS
-from estream_lab.kernels.int8.features import choose, features
+from estream_lab.kernels.int8.features import choose
 from estream_lab.kernels.int8.product import emit_product
 from estream_lab.kernels.int8.weights import Packed, Panel
 from tests.kernels.int8.banks import Bank

@@ -11,6 +11,7 @@ from estream_lab.cli.options import size
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.streaming.pack import pack_synthetic
 from tests.budgets import Ended, peak_told, prefill_command
+from tests.stores import dense_store
 
 MODELS = {
     "wide": synthetic_spec(hidden=1024, ffn=512, layers=4, experts=16, top_k=4),
@@ -26,8 +27,10 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         name: pack_synthetic(SyntheticSource(spec), folder / f"{i}.estream", progress=False).path
         for i, (name, spec) in enumerate(MODELS.items())
     }
+    stores |= {kind: dense_store(folder, kind, MODELS["many words"]) for kind in ("bf16", "q8_0")}
     # What all runs share, libraries and compiled kernels, is read before a group counts it as its own.
-    run(stores["wide"], 1, "8GiB")
+    for name in ("wide", "bf16", "q8_0"):
+        run(stores[name], 1, "8GiB")
     return stores
 
 
@@ -51,7 +54,7 @@ def run(store: Path, tokens: int, budget: str, **options: object) -> Ended:
 @pytest.mark.parametrize(
     ("model", "tokens", "group"),
     [("wide", 16, 1), ("wide", 500, 4), ("deep", 16, 8), ("deep", 1200, 16), ("many words", 16, 1),
-     ("many words", 500, 8)],
+     ("many words", 500, 8), ("bf16", 16, 1), ("bf16", 500, 8), ("q8_0", 16, 1), ("q8_0", 500, 8)],
 )  # fmt: skip
 def test_the_least_budget_that_a_refusal_names_is_kept(
     stores: dict[str, Path], model: str, tokens: int, group: int

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from estream_lab.bench import peers, rounds
-from estream_lab.bench.prefill import compare_prefill, comparison
+from estream_lab.bench.prefill import compare_prefill, comparison, sizes
 from estream_lab.bench.prefill.forms import DEFAULT, QUANTS, Form, sweep
 from estream_lab.bench.prefill.llama import Files, llama
 from estream_lab.bench.prefill.rows import OurRow, Prompt
@@ -185,7 +185,11 @@ def test_what_does_not_fit_into_memory_is_said_before_anything_is_made(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = 4 * (store.nbytes - store.experts_bytes) + 2 * store.experts_bytes
-    monkeypatch.setattr(comparison, "available_memory_bytes", lambda: ours)
+    assert 0.5 * ours < sizes.peak_bytes(SPEC, peer=False) <= ours
+    assert (
+        sizes.file_bytes(SPEC, peer=False) <= store.nbytes < 2 * sizes.file_bytes(SPEC, peer=False)
+    )  # but for padding
+    monkeypatch.setattr(sizes, "available_memory_bytes", lambda: sizes.peak_bytes(SPEC, peer=False))
     with pytest.raises(EStreamError, match="GiB are free: choose fewer --layers"):
         run(store, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -214,7 +218,7 @@ def test_the_program_is_there() -> None:
     assert all((peers.CHECKOUT / "peers" / program).exists() for program in peers.PREFILL_PEERS.values())
 
 
-def test_each_round_begins_one_row_later(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_round_has_an_order_of_its_own(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
 
     def run_(row: OurRow, prompt: Prompt) -> float:
@@ -223,5 +227,7 @@ def test_each_round_begins_one_row_later(store: Store, tmp_path: Path, monkeypat
 
     monkeypatch.setattr(OurRow, "run", run_)
     rows = run(store, tmp_path, ())["rows"]
-    assert ran == [*OURS, *OURS[1:], OURS[0]]
-    assert [row["seconds"] for row in rows] == [[1, 8], [2, 5], [3, 6], [4, 7]]
+    orders = [[OURS[i] for i in rounds.order(4, turn)] for turn in range(2)]
+    assert ran == [*orders[0], *orders[1]] and orders[0] != orders[1]
+    assert [row["seconds"] for row in rows] == [[order.index(n) + 1 + 4 * i for i, order in enumerate(orders)]
+                                               for n in OURS]  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.bench.peers import KEEP_MEMORY, command
+from estream_lab.bench.environment import peers_environment
+from estream_lab.bench.peers import command
 from estream_lab.bench.prefill.forms import Form
 from estream_lab.bench.prefill.model import plain_model
 from estream_lab.bench.prefill.rows import Prompt
@@ -19,15 +20,6 @@ NAME = "llama.cpp"
 DEADLINE_SECONDS = 3600.0  # llama.cpp searches long for the IQ4 forms of full-size models
 
 
-def check_installed() -> None:
-    """See that the peer's environment is there, before work is spent on its model.
-
-    Raises:
-        EStreamError: it isn't.
-    """
-    command(NAME)
-
-
 @contextmanager
 def llama() -> Iterator[Session]:
     """The peer, started, and ended again.
@@ -35,7 +27,7 @@ def llama() -> Iterator[Session]:
     Raises:
         EStreamError: its environment isn't there.
     """
-    with Session(NAME, command(NAME), environment=KEEP_MEMORY, deadline=DEADLINE_SECONDS) as session:
+    with Session(NAME, command(NAME), environment=peers_environment(), deadline=DEADLINE_SECONDS) as session:
         yield session
 
 

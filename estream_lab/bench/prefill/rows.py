@@ -93,8 +93,9 @@ class OurRow:
         self._engine.close()
 
 
+PROFILES = ("host-int8", "host-f32")
+
+
 def our_rows(store: Store) -> list[OurRow]:
     """Experts in int8 and in float32 arithmetic, resident and streamed."""
-    return [
-        OurRow(store, profile, resident=resident) for profile in ("host-int8", "host-f32") for resident in (True, False)
-    ]
+    return [OurRow(store, profile, resident=resident) for profile in PROFILES for resident in (True, False)]

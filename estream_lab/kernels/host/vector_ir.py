@@ -22,7 +22,9 @@ COLUMNS = 32
 _I32, _I64, _F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 _FEATURES = features()
-_LANES = 16 if "avx512f" in _FEATURES else 8
+LANES = 16 if "avx512f" in _FEATURES else 8
+"""fp32 numbers in the vectors that kernels are written in: a register of AVX-512 or AVX2, two of NEON."""
+
 # 12 of 16 registers are sums with AVX2; 16 of 32 with AVX-512; 24 of 32 (half as wide) with NEON.
 MAX_ROWS = 8 if "avx512f" in _FEATURES else 3
 """Rows of the largest register block that this CPU holds in registers."""
@@ -33,17 +35,18 @@ def _function(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: list
     return known or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
 
 
-def _fma(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+def emit_fma(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+    """``x * y + z`` of fp32 numbers or vectors with one rounding."""
     kind = z.type
     name = f"llvm.fma.v{kind.count}f32" if isinstance(kind, ir.VectorType) else "llvm.fma.f32"
     return builder.call(_function(builder, name, kind, [kind] * 3), [x, y, z])
 
 
 def _splat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    kind = ir.VectorType(_F32, _LANES)
+    kind = ir.VectorType(_F32, LANES)
     undefined = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, _LANES), [0] * _LANES))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
 
 
 def _number(value: int) -> ir.Constant:
@@ -99,14 +102,14 @@ def _emit_tile(
     c: ir.Value,
     ldc: ir.Value,
 ) -> None:
-    vector = ir.VectorType(_F32, _LANES)
-    groups = range(COLUMNS // _LANES)
+    vector = ir.VectorType(_F32, LANES)
+    groups = range(COLUMNS // LANES)
     x_rows, c_rows = [], []
     for r in range(rows):
         row = builder.sext(builder.load(_pointer(builder, index, _number(r), _I32), align=4), _I64)
         x_rows.append(_after(builder, x, builder.mul(row, ldx)))
         c_rows.append(_after(builder, c, builder.mul(ldc, _number(r))))
-    start = [[_load(builder, c_rows[r], g * _LANES, vector) for g in groups] for r in range(rows)]
+    start = [[_load(builder, c_rows[r], g * LANES, vector) for g in groups] for r in range(rows)]
     before = builder.block
     head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
     builder.branch(head)
@@ -121,9 +124,9 @@ def _emit_tile(
     values = [_splat(builder, builder.load(_pointer(builder, x_rows[r], k, _F32), align=4)) for r in range(rows)]
     added: list[list[ir.Value]] = [[] for _ in range(rows)]
     for g in groups:
-        weights = _load(builder, w_row, g * _LANES, vector)
+        weights = _load(builder, w_row, g * LANES, vector)
         for r in range(rows):
-            added[r].append(_fma(builder, values[r], weights, sums[r][g]))
+            added[r].append(emit_fma(builder, values[r], weights, sums[r][g]))
     next_k, next_row = builder.add(k, _number(1)), _after(builder, w_row, _number(COLUMNS))
     builder.branch(head)
 
@@ -138,7 +141,7 @@ def _emit_tile(
     builder.position_at_end(done)
     for r in range(rows):
         for g in groups:
-            builder.store(sums[r][g], _pointer(builder, c_rows[r], _number(g * _LANES), vector), align=4)
+            builder.store(sums[r][g], _pointer(builder, c_rows[r], _number(g * LANES), vector), align=4)
 
 
 FOLD_LANES = 8
@@ -225,7 +228,7 @@ def fma(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
     f = types.float32
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _fma(builder, *arguments)
+        return emit_fma(builder, *arguments)
 
     return f(f, f, f), codegen
 

@@ -30,7 +30,7 @@ def add_tile(rows: int) -> Callable[[F32, NDArray[np.int32], F32, F32], None]:
 
 @pytest.mark.parametrize(("rows", "lanes"), [(1, 8), (2, 4), (3, 8), (3, 16), (8, 16)])
 def test_every_register_block_equals_numpy(monkeypatch: pytest.MonkeyPatch, rows: int, lanes: int) -> None:
-    monkeypatch.setattr(vector_ir, "_LANES", lanes)
+    monkeypatch.setattr(vector_ir, "LANES", lanes)
     run = add_tile(rows)
     rng = np.random.default_rng(rows)
     for depth in (0, 1, 37):

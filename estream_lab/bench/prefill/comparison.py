@@ -17,7 +17,7 @@ from estream_lab.bench import environment
 from estream_lab.bench.prefill.agreement import agree, relative_error
 from estream_lab.bench.prefill.forms import SAME_WEIGHTS, Form, sweep
 from estream_lab.bench.prefill.llama import Files, LlamaRow, llama
-from estream_lab.bench.prefill.rows import Prompt, Row, our_rows
+from estream_lab.bench.prefill.rows import FIGURES, Prompt, Row, of_logits, our_rows
 from estream_lab.bench.prefill.sizes import check_memory
 from estream_lab.bench.prefill.sweeping import Swept, swept
 from estream_lab.bench.rounds import interleave
@@ -135,9 +135,10 @@ def _final(
         [row.run for row in rows], rounds, lambda turn: draw(1 + turn),
         lambda: progress("rounds", next(done), rounds * len(rows)), processes=processes,
     )  # fmt: skip
+    figures = [row.figures() | of_logits(found) for row, found in zip(rows, logits, strict=True)]
     for row in rows:
         row.release()
-    described = [_describe(*of, tokens) for of in zip(rows, notes, timed.seconds, errors, strict=True)]
+    described = [_describe(*of, tokens) for of in zip(rows, figures, notes, timed.seconds, errors, strict=True)]
     return {"rows": standing(described), "other_load": timed.other_load}
 
 
@@ -159,14 +160,19 @@ def _errors(rows: Sequence[Row], notes: Sequence[dict[str, Any]], logits: Sequen
     return errors
 
 
-def _describe(row: Row, notes: dict[str, Any], seconds: list[float], error: float, tokens: int) -> dict[str, Any]:
+def _describe(
+    row: Row, figures: dict[str, Any], notes: dict[str, Any], seconds: list[float], error: float, tokens: int
+) -> dict[str, Any]:
+    """One row's figures; `seconds` and `tokens_per_second` are of the median round."""
     middle = statistics.median(seconds)
     return {
+        **dict.fromkeys(FIGURES),
+        **figures,
         "implementation": row.implementation,
         "name": row.name,
         "default": row.default,
-        "seconds_median": middle,
-        "seconds": seconds,
+        "seconds": middle,
+        "seconds_rounds": seconds,
         "tokens_per_second": tokens / middle,
         "relative_error": error,
         **notes,
@@ -180,11 +186,11 @@ def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     theirs = [row for row in rows if row["implementation"] != "estream"]
     default = next((row for row in theirs if row["default"]), None)
-    fastest = min(theirs, key=lambda row: float(row["seconds_median"]), default=None)
+    fastest = min(theirs, key=lambda row: float(row["seconds"]), default=None)
     roles = (("of_default", default), ("of_fastest", fastest))
     return [
         row
         | {"fastest": row is fastest}
-        | {key: other["seconds_median"] / row["seconds_median"] if other else None for key, other in roles}
+        | {key: other["seconds"] / row["seconds"] if other else None for key, other in roles}
         for row in rows
     ]

@@ -74,6 +74,7 @@ class LlamaRow:
     def __init__(self, session: Session, form: Form, model: Path, folder: Path) -> None:
         self.name, self.default, self.form = form.name, form.default, form
         self._session, self._model, self._outputs = session, model, folder / "llama.logits"
+        self._tokens, self._peak = 0, 0
 
     def prepare(self, tokens: int, threads: int) -> dict[str, Any]:
         """See `rows.Row`."""
@@ -88,12 +89,20 @@ class LlamaRow:
 
     def run(self, prompt: Prompt) -> float:
         """See `rows.Row`."""
-        return float(self._session.ask("run", row=self.name, tokens=str(prompt.path), outputs=None)["seconds"])
+        found = self._session.ask("run", row=self.name, tokens=str(prompt.path), outputs=None)
+        with self._session.answer_of("run"):
+            self._tokens, self._peak = len(prompt.ids), int(found["peak_rss_bytes"])
+            return float(found["seconds"])
 
     def logits(self, prompt: Prompt) -> NDArray[np.float32]:
         """See `rows.Row`."""
         self._session.ask("run", row=self.name, tokens=str(prompt.path), outputs=str(self._outputs))
         return np.fromfile(self._outputs, "<f4")
+
+    def figures(self) -> dict[str, Any]:
+        """See `rows.Row`."""
+        peaks = {"peak_rss_bytes": self._peak, "peak_memory_bytes": self._peak}
+        return {"tokens": self._tokens, "lane": NAME, "store_bytes": self._model.stat().st_size, **peaks}
 
     def release(self) -> None:
         """See `rows.Row`."""

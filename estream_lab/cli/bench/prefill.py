@@ -148,7 +148,7 @@ def _row(row: dict[str, Any]) -> str:
     cells = [
         _name(row),
         f"{row['tokens_per_second']:.1f}",
-        f"{row['seconds_median']:.3f}",
+        f"{row['seconds']:.3f}",
         *("-" if row[key] is None else f"{row[key]:.2f}" for key in ("of_default", "of_fastest")),
         f"{row['relative_error']:.4f}",
         row["experts"],

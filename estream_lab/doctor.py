@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -53,6 +53,7 @@ def examine(folder: Path, store: Path | None = None) -> list[Finding]:
         _python,
         _processor,
         _compiler,
+        _bf16,
         _int8,
         _memory,
         _widgets,
@@ -97,12 +98,26 @@ def _compiler() -> Finding:
     return Finding("kernels", "ok", f"compiled and correct on a small product, {host.threads()} threads")
 
 
-def _int8() -> Finding:
-    """What the profile host-int8 multiplies with here, tried on one small expert against plain NumPy."""
-    import numpy as np
+def _bf16() -> Finding:
+    """What the profile host-bf16 multiplies with here."""
+    from estream_lab.kernels import bf16
+    from estream_lab.kernels.bf16 import reference
 
+    return _operator("bf16 kernels", bf16, reference)
+
+
+def _int8() -> Finding:
+    """What the profile host-int8 multiplies with here."""
     from estream_lab.kernels import int8
     from estream_lab.kernels.int8 import reference
+
+    return _operator("int8 kernels", int8, reference)
+
+
+def _operator(name: str, kernels: Any, reference: Any) -> Finding:
+    """A package of kernels, tried on one small expert against its plain NumPy version."""
+    import numpy as np
+
     from estream_lab.kernels.layout import pack_q4_32x32
     from estream_lab.kernels.quant import quantise_q4_0
 
@@ -110,17 +125,15 @@ def _int8() -> Finding:
     weights = [quantise_q4_0(rng.standard_normal((size, size)).astype(np.float32)) for _ in range(3)]
     packed = [pack_q4_32x32(q, d) for q, d in weights]
     gate, up, down = (np.array([i * len(packed[0])]) for i in range(3))
-    arena, scratch = np.concatenate(packed), int8.Scratch(3, size, size, 1)
+    arena, scratch = np.concatenate(packed), kernels.Scratch(3, size, size, 1)
     x = rng.standard_normal((3, size)).astype(np.float32)
     routes = (np.array([0, 3]), np.arange(3, dtype=np.int32), np.ones(3, np.float32))
     got, expected = np.zeros_like(x), np.zeros_like(x)
-    int8.expert_bank(x, got, *routes, arena, gate, up, down, size, size, scratch)
+    kernels.expert_bank(x, got, *routes, arena, gate, up, down, size, size, scratch)
     reference.expert_bank(x, expected, *routes, [(weights[0], weights[1], weights[2])])
     if got.tobytes() != expected.tobytes():
-        return Finding(
-            "int8 kernels", "error", f"wrong results by {int8.description()}", "report this with --json's output"
-        )
-    return Finding("int8 kernels", "ok", int8.description())
+        return Finding(name, "error", f"wrong results by {kernels.description()}", "report this with --json's output")
+    return Finding(name, "ok", kernels.description())
 
 
 def _memory() -> Finding:
@@ -165,4 +178,5 @@ def _store(path: Path) -> Finding:
         store.verify_dense()
     except EStreamError as error:
         return Finding("store", "error", str(error), "give another path, or pack the checkpoint again")
-    return Finding("store", "ok", f"{path}: all {records} records and every dense tensor have the right checksum")
+    detail = f"{path}: all {records} records ({store.layout}) and every dense tensor ({store.dense_quant})"
+    return Finding("store", "ok", f"{detail} have the right checksum")

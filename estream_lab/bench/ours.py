@@ -6,7 +6,9 @@ A timed call goes from activations and routes to y, as a peer's does: binding th
 import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from estream_lab.bench.rows import Job, Prepared
 from estream_lab.bench.weights import Dequantised
 from estream_lab.experts.binding import Binder, Binding
 from estream_lab.experts.shape import PAGE_BYTES
-from estream_lab.kernels import int8
+from estream_lab.kernels import bf16, int8
 from estream_lab.kernels.host import Scratch, expert_bank, set_threads
 from estream_lab.kernels.layout import pack_q4_32x32, projection_bytes
 from estream_lab.routing import Routes
@@ -76,13 +78,13 @@ def fp32(job: Job, slots: Slots) -> Bank:
     return run
 
 
-def quantised(job: Job, slots: Slots) -> Bank:
-    """`kernels.int8.expert_bank`: activations quantised to int8 in blocks of 32."""
+def packed(kernels: Any, job: Job, slots: Slots) -> Bank:
+    """`expert_bank` of a package of kernels: int8 quantises activations in blocks of 32, bf16 rounds them."""
     shape = job.weights.shape
-    scratch = int8.Scratch(job.tokens * shape.top_k, shape.hidden, shape.ffn, job.threads)
+    scratch = kernels.Scratch(job.tokens * shape.top_k, shape.hidden, shape.ffn, job.threads)
 
     def run(x: Activations, y: Activations, bound: Binding) -> None:
-        int8.expert_bank(
+        kernels.expert_bank(
             x, y, bound.offsets, bound.token, bound.weight, slots.arena, slots.gate, slots.up, slots.down,
             shape.hidden, shape.ffn, scratch,
         )  # fmt: skip
@@ -90,7 +92,11 @@ def quantised(job: Job, slots: Slots) -> Bank:
     return run
 
 
-LANES = (Lane("host int8", "int8", quantised), Lane("host fp32", "fp32", fp32))
+PACKED = {"int8": int8, "bf16": bf16}
+LANES = (
+    *(Lane(f"host {arithmetic}", arithmetic, partial(packed, kernels)) for arithmetic, kernels in PACKED.items()),
+    Lane("host fp32", "fp32", fp32),
+)
 """Our rows; the first is what others are compared with."""
 
 
@@ -113,7 +119,8 @@ class OurRow:
         self._token = np.repeat(np.arange(job.tokens, dtype=np.int32), shape.top_k)
         self._y = np.zeros((job.tokens, shape.hidden), np.float32)
         self._bank = self._lane.make(job, Slots.pack(job))
-        notes = {"variant": int8.description()} if self._lane.arithmetic == "int8" else {}
+        kernels = PACKED.get(self._lane.arithmetic)
+        notes = {"variant": kernels.description()} if kernels else {}
         return Prepared(self._lane.arithmetic, False, notes)
 
     def run(self, inputs: Inputs) -> float:

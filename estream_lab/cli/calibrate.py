@@ -16,7 +16,9 @@ from estream_lab.routing import Routes
 from estream_lab.streaming.pack import pack
 
 
-def calibration_routes(checkpoint: Path, output: Path, quant: str, prompt_file: Path) -> dict[int, Routes]:
+def calibration_routes(
+    checkpoint: Path, output: Path, quant: str, dense_quant: str, prompt_file: Path
+) -> dict[int, Routes]:
     """The routes of a text, by layer.
 
     The checkpoint is packed by id into ``NAME.estream.calibration`` beside ``output`` and the text streams through it,
@@ -24,7 +26,7 @@ def calibration_routes(checkpoint: Path, output: Path, quant: str, prompt_file: 
     is as large as the wanted one, and is gone before that is begun. An interrupted run of the same command goes on.
 
     Args:
-        checkpoint, output, quant: as for `pack`.
+        checkpoint, output, quant, dense_quant: as for `pack`.
         prompt_file: a UTF-8 text.
 
     Raises:
@@ -32,7 +34,7 @@ def calibration_routes(checkpoint: Path, output: Path, quant: str, prompt_file: 
     """
     with _folder(output) as folder:
         shutil.rmtree(folder / "id.estream", ignore_errors=True)  # a killed run's, of a checkpoint that it doesn't tell
-        store = pack(checkpoint, folder / "id.estream", quant=quant).path
+        store = pack(checkpoint, folder / "id.estream", quant=quant, dense_quant=dense_quant).path
         with PrefillEngine.open(store, chunk_tokens=1024) as engine:
             options = argparse.Namespace(tokens=None, prompt=None, prompt_file=prompt_file, max_tokens=None)
             tokens = prompt_tokens(options, engine)

@@ -9,6 +9,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.order import ORDERS, ExpertOrder
 from estream_lab.models.source import ExpertSource
 from estream_lab.routing import read_routes
+from estream_lab.streaming.dense import DENSE_QUANTS, KEEP
 from estream_lab.streaming.pack import check_output, pack
 from estream_lab.streaming.record import QUANTS
 from estream_lab.streaming.store import MANIFEST
@@ -22,6 +23,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         "-o", "--output", type=Path, required=True, metavar="NAME.estream", help="the store, a folder that is made"
     )
     parser.add_argument("--quant", choices=sorted(QUANTS), default="q4_0", help="of the experts (default: q4_0)")
+    parser.add_argument(
+        "--dense-quant",
+        choices=[KEEP, *DENSE_QUANTS],
+        default=KEEP,
+        help="of attention's projections, embedding and head (default: keep, in the checkpoint's dtype); norms and "
+        "routers are always kept",
+    )
     parser.add_argument(
         "--order",
         choices=list(ORDERS),
@@ -43,13 +51,13 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     check_output(options.output, options.quant)
     order = _order(options)
-    packed = pack(options.checkpoint, options.output, quant=options.quant, order=order)
+    packed = pack(options.checkpoint, options.output, quant=options.quant, dense_quant=options.dense_quant, order=order)
     if options.json:
         print(json.dumps(packed.to_json() | {"order": order.to_json() if order else {"name": "id"}}))
     else:
         resumed = f", {packed.resumed_layers} layers resumed" if packed.resumed_layers else ""
         ordered = f", experts by {order.name} over {order.tokens} tokens of {order.source}" if order else ""
-        sizes = f"{packed.experts_bytes} bytes of experts, {packed.dense_bytes} of the rest"
+        sizes = f"{packed.experts_bytes} bytes of experts, {packed.dense_bytes} of the rest ({packed.dense_quant})"
         print(f"{packed.path}: {sizes}{resumed}{ordered}")
     return 0
 
@@ -79,5 +87,5 @@ def _order(options: argparse.Namespace) -> ExpertOrder | None:
     if options.routes:
         routes = read_routes(given, experts=spec.experts, weight_if_absent=1.0)  # weights have no part in an order
     else:
-        routes = calibration_routes(options.checkpoint, options.output, options.quant, given)
+        routes = calibration_routes(options.checkpoint, options.output, options.quant, options.dense_quant, given)
     return ExpertOrder.of(options.order, routes, spec.layers, spec.experts, spec.router.top_k, given.name)

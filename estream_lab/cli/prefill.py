@@ -59,7 +59,8 @@ def summary(result: PrefillResult) -> str:
     budget = f" of a budget of {result.memory_budget_bytes}" if result.memory_budget_bytes else ""
     direct = "direct I/O" if result.direct_io else f"buffered reads ({result.fallback_reason})"
     lines = [
-        f"lane            {result.lane} ({result.profile}), {result.layout}, measured on {result.machine}",
+        f"lane            {result.lane} ({result.profile}), {result.layout}, dense {result.dense_quant}, "
+        f"measured on {result.machine}",
         *_tiles(result),
         f"schedule        {result.schedule}{', carried over' * result.carry_over}: G={result.group_size} "
         f"B={result.banks} Q={result.queue_depth}{limit}",

@@ -59,7 +59,7 @@ class Holdings:
             EStreamError: a weight that is missing or damaged.
         """
         if self._decoder is None:
-            with self.store.dense_reader() as read:
+            with self.store.dense.opened() as read:
                 self._decoder = Decoder(self.store.spec, read)
             release_free_memory()
 

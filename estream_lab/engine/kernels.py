@@ -7,7 +7,9 @@ import numpy as np
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
 from estream_lab.experts.executors import Executor
 from estream_lab.kernels import host
+from estream_lab.kernels.projections import HELD, STRIPS, projection
 from estream_lab.machine import reset_peak_rss
+from estream_lab.models.dense import Kinds
 from estream_lab.models.layers import Decoder
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.routing import route
@@ -32,13 +34,27 @@ def load_kernels(executor: Executor) -> None:
     executor.kernel(record, 1)(work.normed, np.zeros_like(work.x), binding, Arena(1, 1, record.stride), record)
 
 
-def open_kernels(executor: Executor) -> bool:
+@lru_cache(maxsize=len(HELD))
+def load_projection(kind: str) -> None:
+    """Multiply by weights of this kind once."""
+    bits = np.zeros((1, 32), np.uint16 if kind == "bf16" else np.float32)
+    weight = STRIPS[kind].room(1, 32) if kind in STRIPS else projection(bits)
+    weight.linear(np.zeros((1, 32), np.float32))
+
+
+def open_kernels(executor: Executor, kinds: Kinds) -> bool:
     """Have the kernels ready; returns whether this is the process's first engine.
 
     Compiling takes more memory than it leaves behind: the first engine starts to watch the process's peak.
+
+    Args:
+        executor: of the experts.
+        kinds: of the dense weights.
     """
     first = load_kernels.cache_info().currsize == 0
     if first:
         reset_peak_rss()
     load_kernels(executor)
+    for kind in sorted(set(kinds.values())):
+        load_projection(kind)
     return first

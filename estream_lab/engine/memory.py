@@ -10,8 +10,8 @@ from estream_lab.engine.settings import EngineSettings
 from estream_lab.errors import EStreamError
 from estream_lab.experts import Binder
 from estream_lab.machine import available_cpus
-from estream_lab.models.layers import KVCache, dense_memory
-from estream_lab.models.spec import ModelSpec
+from estream_lab.models.dense import dense_memory, scratch_sizes
+from estream_lab.models.layers import KVCache
 from estream_lab.models.workspace import Workspace
 from estream_lab.routing import Router
 from estream_lab.streaming import LanePlan, Store
@@ -118,7 +118,7 @@ def plan_memory(store: Store, settings: EngineSettings, demand: Demand, before: 
     """
     spec, lane = store.spec, settings.plan(settings.rows(demand.tokens), store.spec.router.top_k, banks)
     threads = settings.threads or available_cpus()
-    held, most = dense_memory(spec)
+    held, most = dense_memory(spec, store.dense.kinds)
     sizes = [math.prod(shape) for shape in spec.dense_shapes().values()]
     arrays = len(sizes) + 2 * spec.layers
     chunks = -(-demand.tokens // lane.max_tokens)
@@ -129,7 +129,7 @@ def plan_memory(store: Store, settings: EngineSettings, demand: Demand, before: 
         loading=most - held + min(READ_BYTES, 5 * max(sizes)),
         kv=KVCache.bytes_for(spec, demand.tokens),
         tables=demand.tokens * spec.head_dim * 12,  # angles and their cosines in float64
-        activations=_activations(spec, lane.max_tokens, threads, demand),
+        activations=_activations(store, lane.max_tokens, threads, demand),
         kernels=_kernels(store, lane, threads),
         reserve=RESERVE_BYTES
         + THREAD_BYTES * (1 + threads + (settings.queue_depth or 1))
@@ -196,7 +196,8 @@ def _smaller(settings: EngineSettings, rows: int) -> Iterator[tuple[EngineSettin
         yield smallest, f"groups of {groups[-1]} and chunks of {chunks[-1]} tokens"
 
 
-def _activations(spec: ModelSpec, rows: int, threads: int, demand: Demand) -> int:
+def _activations(store: Store, rows: int, threads: int, demand: Demand) -> int:
+    spec = store.spec
     lane = 2 * 4 * rows * spec.hidden  # x and y
     routes = (8 * spec.layers + 4) * demand.tokens * spec.router.top_k
     hidden = 2 * 4 * demand.outputs * spec.hidden  # and the rows that are picked for it
@@ -204,7 +205,8 @@ def _activations(spec: ModelSpec, rows: int, threads: int, demand: Demand) -> in
     top = 16 * spec.vocab + (4 * spec.vocab if demand.want == "hidden" else 0)  # the likeliest next tokens
     softmax = softmax_bytes(demand.outputs if demand.want == "logprobs" else 1, spec.vocab)
     ends = softmax + top + 32 * demand.tokens  # and the prompt's ids
-    return Workspace.bytes_for(spec, rows, threads) + lane + routes + hidden + logits + ends
+    work = Workspace.bytes_for(spec, rows, threads, scratch_sizes(spec, store.dense.kinds))
+    return work + lane + routes + hidden + logits + ends
 
 
 def _kernels(store: Store, lane: LanePlan, threads: int) -> int:

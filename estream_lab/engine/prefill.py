@@ -45,7 +45,7 @@ class PrefillEngine:
         self.settings = settings.complete(store)
         self.tokenizer = Tokenizer.from_json(store.tokenizer_json) if store.tokenizer_json else None
         host.set_threads(self.settings.threads or available_cpus())
-        self._holdings = Holdings(store, self.settings, open_kernels(self.settings.chosen_executor))
+        self._holdings = Holdings(store, self.settings, open_kernels(self.settings.chosen_executor, store.dense.kinds))
         if self.settings.memory_budget is None:  # else the first request tells whether the weights have a place
             self._holdings.load()
         self._busy = threading.Lock()
@@ -158,9 +158,9 @@ class PrefillEngine:
                 picked = x[request.rows[inside] - start]
                 hidden[inside] = decoder.norm(picked, picked)
             with request.recorder.span("dense", "head"):
-                output = self._output(hidden, request.want)
+                output = self._output(hidden, request.want, room)
         request.finish()
-        final = self._output(hidden[-1:], "logprobs") if request.want == "hidden" else output[-1:]
+        final = self._output(hidden[-1:], "logprobs", room) if request.want == "hidden" else output[-1:]
         last = log_softmax(final)[0] if request.want == "logits" else final[0]  # (V,)
         return measured(self._holdings, room, request, hidden, output, memory, self._top(last))
 
@@ -184,11 +184,11 @@ class PrefillEngine:
             bar.update()
         return work.x
 
-    def _output(self, hidden: NDArray[np.float32], want: Want) -> NDArray[np.float32]:
+    def _output(self, hidden: NDArray[np.float32], want: Want, room: Room) -> NDArray[np.float32]:
         check_finite(hidden, "the final norm")
         if want == "hidden":
             return hidden
-        logits = self._holdings.decoder.logits(hidden)  # (n, V)
+        logits = self._holdings.decoder.logits(hidden, room.work.linear)  # (n, V)
         check_finite(logits, "the head")
         return log_softmax(logits, logits) if want == "logprobs" else logits
 

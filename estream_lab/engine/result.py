@@ -30,6 +30,8 @@ class PrefillResult:
         arena_bytes, dense_bytes, kv_bytes: memory of the expert arena, of resident non-expert weights, of the KV cache.
         bytes_read: expert bytes read = bytes_needed + bytes_speculative (read early, then found without routes).
         bytes_kept: expert bytes that were in a bank from an earlier request or chunk, and so weren't read.
+        layout: of the experts. dense_quant: of attention's projections, embedding and head: q8_0 or q4_0, else the
+            checkpoint's f32, f16 or bf16; joined where they differ.
         tile_plan: VTCM and tiles that the exact executor ran with, as in the trace's provenance; empty for others.
         schedule, carry_over, retention: the policies.
         storage_idle, npu_idle: shares of the request's time, 0 to 1 (on this CPU lane npu_idle is compute idle).
@@ -71,6 +73,7 @@ class PrefillResult:
     kind: str
     machine: str
     layout: str
+    dense_quant: str
     profile: str
     tile_plan: dict[str, str | int | float | bool]
     schedule: str

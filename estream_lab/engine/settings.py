@@ -35,8 +35,8 @@ class EngineSettings:
         resident: hold all experts in memory instead of streaming.
         poison: NaN in the arena wherever no expert is ready (tests).
         executor: host or exact, or one of one's own: what evaluates the experts.
-        profile: numerics profile: host-f32 (default) or host-int8 of the host, one of `kernels.profiles` of the exact
-            executor. vtcm_bytes: on-chip memory of the exact one.
+        profile: numerics profile: host-f32 (default), host-bf16 or host-int8 of the host, one of `kernels.profiles`
+            of the exact executor. vtcm_bytes: on-chip memory of the exact one.
         record_steps: the exact executor's steps are part of the result.
     """
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,14 @@ class Window:
     def __len__(self) -> int:
         """n, the tokens that are predicted."""
         return len(self.ids) - 1
+
+
+def read_text(path: Path) -> str:
+    """A file's text; refuses what isn't UTF-8 or can't be read (EStreamError)."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EStreamError(f"can't read {path} as a text in UTF-8: {error}") from error
 
 
 def windows(tokenizer: Tokenizer, text: str, length: int, count: int) -> tuple[Window, ...]:

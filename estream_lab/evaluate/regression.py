@@ -6,9 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from estream_lab.errors import EStreamError
 from estream_lab.evaluate.attribution import Attribution, attribute
-from estream_lab.evaluate.bits import Window, windows
+from estream_lab.evaluate.bits import Window, read_text, windows
 from estream_lab.evaluate.cases import SCATTER, Case, cases
 from estream_lab.evaluate.layers import by_layer
 from estream_lab.evaluate.outliers import Scaled, open_variant, scaled
@@ -80,7 +79,7 @@ def compute(checkpoint: Path, texts: Sequence[Path], size: Size, *, threads: int
         EStreamError: a checkpoint that can't be used, or texts that can't be read or are too short.
     """
     tokenizer = Tokenizer.from_files(checkpoint)
-    read = [_read(path) for path in texts]
+    read = [read_text(path) for path in texts]
 
     def spread(count: int) -> list[Window]:
         return [window for text in read for window in windows(tokenizer, text, size.length, count)]
@@ -112,10 +111,3 @@ def _sweeps(checkpoint: Path, found: Sequence[Window], size: Size, threads: int)
         made += scaled(checkpoint, found, "swiglu", size.swiglu, renormalise=renormalise, threads=threads)
         made += scaled(checkpoint, found, "residual", size.residual, renormalise=renormalise, threads=threads)
     return made
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EStreamError(f"can't read {path} as a text in UTF-8: {error}") from error

@@ -49,8 +49,15 @@ class Executor:
 HOST = Executor("host", HostKernel.numerics_profile, HostKernel, HostKernel.bytes_for, "f32")
 """The host's fp32 kernels."""
 
-HOST_PROFILES = (HOST.numerics_profile, "host-int8")
-"""What the host's arithmetic can be: activations in fp32, or quantised to int8 in blocks of 32."""
+HOST_PROFILES = (HOST.numerics_profile, "host-bf16", "host-int8")
+"""What the host's arithmetic can be: activations in fp32, rounded to bf16, or quantised to int8 in blocks of 32."""
+
+
+def host_bf16() -> Executor:
+    """The host's kernels for activations in bf16."""
+    from estream_lab.experts.bf16 import Bf16Kernel  # who computes in fp32 doesn't load it
+
+    return Executor("host", Bf16Kernel.numerics_profile, Bf16Kernel, Bf16Kernel.bytes_for)
 
 
 def host_int8() -> Executor:
@@ -101,9 +108,12 @@ def executor(name: str, profile_name: str | None, vtcm_bytes: int | None, *, ste
     for what, value in given.items():
         if value is not None:
             raise EStreamError(f"the {name} executor has no {what}: choose the exact one, or leave that out")
-    if profile_name is not None and profile_name not in HOST_PROFILES:
+    if profile_name in (None, HOST.numerics_profile):
+        return HOST
+    made = dict(zip(HOST_PROFILES[1:], (host_bf16, host_int8), strict=True))
+    if profile_name not in made:
         raise EStreamError(
-            f"the {name} executor has no numerics profile '{profile_name}': choose {' or '.join(HOST_PROFILES)}, "
-            "or the exact executor"
+            f"the {name} executor has no numerics profile '{profile_name}': choose {', '.join(HOST_PROFILES[:-1])} or "
+            f"{HOST_PROFILES[-1]}, or the exact executor"
         )
-    return HOST if profile_name in (None, HOST.numerics_profile) else host_int8()
+    return made[profile_name]()

@@ -13,6 +13,9 @@ F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U32 = NDArray[np.uint32]
+U8 = NDArray[np.uint8]
+
+_LINE = 64
 
 
 def as_input(array: NDArray[Any], dtype: type[Scalar], shape: tuple[int | None, ...], name: str) -> NDArray[Scalar]:
@@ -39,6 +42,13 @@ def as_output(array: NDArray[Any], dtype: type[Scalar], shape: tuple[int | None,
     if array.dtype != dtype or not array.flags.c_contiguous or not array.flags.writeable:
         raise ValueError(f"{name} must be a writable, C-contiguous {np.dtype(dtype)} array")
     return array
+
+
+def aligned(size: int) -> NDArray[np.uint8]:
+    """`size` bytes at the start of a cache line: a vector that crosses lines is loaded in two steps."""
+    memory = np.empty(size + _LINE, np.uint8)
+    first = -memory.ctypes.data % _LINE
+    return memory[first : first + size]
 
 
 def _check_shape(array: NDArray[Any], shape: tuple[int | None, ...], name: str) -> None:

@@ -27,7 +27,7 @@ class FirstLayer:
         """Embedding and attention of layer 0 on token ids (T,), bit for bit as a prefill computes them.
 
         Args:
-            spec: the model. read: canonical name → dense weight (`Store.dense_reader`).
+            spec: the model. read: canonical name → dense weight, as the store holds it (`Store.dense.opened`).
             tokens: (T,) ids.
 
         Raises:

@@ -1,27 +1,27 @@
 """Everything of a decoder that is not an expert: embedding, attention, norms, router, head.
 
-All arithmetic is float32. Every row is computed by itself in a fixed order (the kernels see to that), so a prompt may
-be cut into chunks of any size without changing a bit.
+All arithmetic is float32, but for products with quantised weights (`kernels.int8`). Every row is computed by itself in
+a fixed order (the kernels see to that), so a prompt may be cut into chunks of any size without changing a bit.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
-from estream_lab.kernels.host import DensePanels, attention, linear, pack_dense, rms_norm, rotate_half
-from estream_lab.kernels.host.dense import panel_bytes
+from estream_lab.kernels.host import LinearScratch, LinearSizes, Projection, attention, rms_norm, rotate_half
+from estream_lab.kernels.int8 import Strips
+from estream_lab.kernels.projections import Weight, embedding, projection, shape
 from estream_lab.models.rope import rope_tables
 from estream_lab.models.spec import ModelSpec
 from estream_lab.models.workspace import Workspace
 
 Array = NDArray[np.float32]
-Read = Callable[[str], Array]
+Read = Callable[[str], Weight]
 
 
 @dataclass(frozen=True)
@@ -60,19 +60,24 @@ class DecoderLayer:
     """The dense weights of one layer: norms as vectors, projections packed for the kernel."""
 
     attention_norm: Array
-    q_proj: DensePanels
-    k_proj: DensePanels
-    v_proj: DensePanels
+    q_proj: Projection
+    k_proj: Projection
+    v_proj: Projection
     q_norm: Array
     k_norm: Array
-    o_proj: DensePanels
+    o_proj: Projection
     expert_norm: Array
-    router: DensePanels
+    router: Projection
 
     @property
     def nbytes(self) -> int:
         """Bytes of all weights as held."""
         return sum(weight.nbytes for weight in vars(self).values())
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """All matrices."""
+        return self.q_proj, self.k_proj, self.v_proj, self.o_proj, self.router
 
 
 class Decoder:
@@ -87,7 +92,8 @@ class Decoder:
 
         Args:
             spec: the model.
-            read: canonical name → weight; the array is not kept, except for vectors and the embedding.
+            read: canonical name → weight, matrices of any kind (`kernels.projections`); an array is not kept, except
+                for vectors and an embedding that isn't the head's.
 
         Raises:
             EStreamError: a weight's shape isn't what the spec says, or whatever `read` raises.
@@ -95,23 +101,26 @@ class Decoder:
         self.spec = spec
         shapes = spec.dense_shapes()
 
-        def vector(name: str) -> Array:
+        def checked(name: str) -> Weight:
             return _checked(name, read(name), shapes[name])
 
-        def panels(name: str) -> DensePanels:
-            return pack_dense(_checked(name, read(name), shapes[name]))
+        def vector(name: str) -> Array:
+            return np.ascontiguousarray(checked(name), np.float32)
 
-        # The largest first: while a weight is packed it is there twice, and nothing else is there yet.
-        # Tied weights are held once, as the head's panels; the embedding's rows are then picked out of them.
-        self._head = panels("embed.weight" if spec.tied else "head.weight")
-        self._embed = None if spec.tied else vector("embed.weight")
+        def matrix(name: str) -> Projection:
+            return projection(checked(name))
+
+        # In the order of `models.dense.in_order`, by which memory is planned.
+        # Tied weights are held once, as the head's; the embedding's rows are then picked out of them.
+        self._head = matrix("embed.weight" if spec.tied else "head.weight")
+        self._embed = self._head if spec.tied else embedding(checked("embed.weight"))
         self._norm = vector("norm.weight")
-        self._layers = tuple(_read_layer(f"layers.{layer}.", vector, panels) for layer in range(spec.layers))
+        self._layers = tuple(_read_layer(f"layers.{layer}.", vector, matrix) for layer in range(spec.layers))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all dense weights as held."""
-        embed = 0 if self._embed is None else self._embed.nbytes
+        embed = 0 if self._embed is self._head else self._embed.nbytes
         return sum(layer.nbytes for layer in self._layers) + self._norm.nbytes + embed + self._head.nbytes
 
     def new_cache(self, capacity: int) -> KVCache:
@@ -125,7 +134,10 @@ class Decoder:
 
     def new_workspace(self, rows: int, threads: int = 1, normed: Array | None = None) -> Workspace:
         """Activations for chunks of up to ``rows`` tokens: see `Workspace.make`."""
-        return Workspace.make(self.spec, rows, threads, normed)
+        sizes = LinearSizes(0, 0, 0)
+        for each in (self._head, *(matrix for layer in self._layers for matrix in layer.projections)):
+            sizes = sizes.covering(each.sizes(each.k))
+        return Workspace.make(self.spec, rows, threads, sizes, normed)
 
     def embed(self, tokens: NDArray[np.integer], out: Array | None = None) -> Array:
         """The residual stream's start, (T, H), for token ids (T,); refuses ids outside the vocabulary
@@ -137,12 +149,7 @@ class Decoder:
                 f"token id {outside[0]} is outside the vocabulary; use ids from 0 to {self.spec.vocab - 1}"
             )
         x = np.empty((len(tokens), self.spec.hidden), np.float32) if out is None else out
-        if self._embed is not None:
-            return np.take(self._embed, tokens, axis=0, out=x, mode="clip")  # "raise" would go through a copy
-        width = self._head.panels.shape[-1]
-        for row, token in zip(x, tokens, strict=True):
-            row[:] = self._head.panels[token // width, :, token % width]
-        return x
+        return self._embed.rows(tokens, x)
 
     def attend(self, layer: int, cache: KVCache, start: int, work: Workspace) -> None:
         """One layer's non-expert work on the positions start … start + T - 1.
@@ -163,9 +170,9 @@ class Decoder:
         if end > cache.capacity:
             raise EStreamError(f"{end} tokens exceed the cache's {cache.capacity} positions; open a larger cache")
         rms_norm(x, weights.attention_norm, spec.rms_eps, normed)  # (T, H)
-        query_key_norm(linear(normed, weights.q_proj, work.q, work.linear), weights.q_norm, spec)  # (T, Hq*D)
-        query_key_norm(linear(normed, weights.k_proj, work.k, work.linear), weights.k_norm, spec)  # (T, Hkv*D)
-        linear(normed, weights.v_proj, work.v, work.linear)  # (T, Hkv*D)
+        query_key_norm(weights.q_proj.linear(normed, work.q, work.linear), weights.q_norm, spec)  # (T, Hq*D)
+        query_key_norm(weights.k_proj.linear(normed, work.k, work.linear), weights.k_norm, spec)  # (T, Hkv*D)
+        weights.v_proj.linear(normed, work.v, work.linear)  # (T, Hkv*D)
 
         queries = work.q.reshape(rows, spec.heads, spec.head_dim)
         keys = work.k.reshape(rows, spec.kv_heads, spec.head_dim)
@@ -176,17 +183,22 @@ class Decoder:
 
         scale = spec.head_dim**-0.5
         attention(queries, cache.keys[layer], cache.values[layer], start, scale, work.mixed, work.attention)
-        x += linear(work.mixed, weights.o_proj, normed, work.linear)  # (T, H)
+        x += weights.o_proj.linear(work.mixed, normed, work.linear)  # (T, H)
         rms_norm(x, weights.expert_norm, spec.rms_eps, normed)
-        linear(normed, weights.router, work.logits, work.linear)  # (T, E)
+        weights.router.linear(normed, work.logits, work.linear)  # (T, E)
 
     def norm(self, x: Array, out: Array | None = None) -> Array:
         """The final RMS norm, (T, H); ``out`` may be x."""
         return rms_norm(x, self._norm, self.spec.rms_eps, out)
 
-    def logits(self, hidden: Array) -> Array:
-        """Next-token logits (n, V) of normed rows (n, H)."""
-        return linear(hidden, self._head)
+    def logits(self, hidden: Array, scratch: LinearScratch | None = None) -> Array:
+        """Next-token logits (n, V) of normed rows (n, H), as many at a time as the scratch memory is for."""
+        out = np.empty((len(hidden), self.spec.vocab), np.float32)
+        step = max(1, len(hidden)) if scratch is None else scratch.max_rows
+        for first in range(0, len(hidden), step):
+            part = slice(first, first + step)
+            self._head.linear(hidden[part], out[part], scratch)
+        return out
 
 
 def query_key_norm(x: Array, weight: Array, spec: ModelSpec) -> None:
@@ -194,44 +206,25 @@ def query_key_norm(x: Array, weight: Array, spec: ModelSpec) -> None:
     rms_norm(x, weight, spec.rms_eps, x)
 
 
-def dense_memory(spec: ModelSpec) -> tuple[int, int]:
-    """What a `Decoder` holds, and the most that it and the tensor being packed take while it is built, in bytes.
-
-    What `read` needs beyond its result is not counted.
-    """
-    held = most = 0
-    for _, shape, packed in _in_order(spec):
-        tensor = 4 * math.prod(shape)
-        most = max(most, held + tensor + (panel_bytes(*shape) if packed else 0))
-        held += panel_bytes(*shape) if packed else tensor
-    return held, most
-
-
-def _in_order(spec: ModelSpec) -> Iterator[tuple[str, tuple[int, ...], bool]]:
-    """Name and shape of every dense weight in the order of reading, and whether it is packed into panels."""
-    shapes = spec.dense_shapes()
-    first = [name for name in ("head.weight", "embed.weight", "norm.weight") if name in shapes]
-    for name in [*first, *(name for name in shapes if name not in first)]:
-        yield name, shapes[name], len(shapes[name]) == 2 and (name != "embed.weight" or spec.tied)
-
-
-def _read_layer(at: str, vector: Callable[[str], Array], panels: Callable[[str], DensePanels]) -> DecoderLayer:
+def _read_layer(at: str, vector: Callable[[str], Array], matrix: Callable[[str], Projection]) -> DecoderLayer:
     return DecoderLayer(
         attention_norm=vector(at + "attention_norm.weight"),
-        q_proj=panels(at + "q_proj.weight"),
-        k_proj=panels(at + "k_proj.weight"),
-        v_proj=panels(at + "v_proj.weight"),
+        q_proj=matrix(at + "q_proj.weight"),
+        k_proj=matrix(at + "k_proj.weight"),
+        v_proj=matrix(at + "v_proj.weight"),
         q_norm=vector(at + "q_norm.weight"),
         k_norm=vector(at + "k_norm.weight"),
-        o_proj=panels(at + "o_proj.weight"),
+        o_proj=matrix(at + "o_proj.weight"),
         expert_norm=vector(at + "expert_norm.weight"),
-        router=panels(at + "router.weight"),
+        router=matrix(at + "router.weight"),
     )
 
 
-def _checked(name: str, weight: Array, shape: tuple[int, ...]) -> Array:
-    if weight.shape != shape:
+def _checked(name: str, weight: Weight, expected: tuple[int, ...]) -> Weight:
+    if shape(weight) != expected:
         raise EStreamError(
-            f"weight {name} has shape {weight.shape} where the model needs {shape}; pack the checkpoint again"
+            f"weight {name} has shape {shape(weight)} where the model needs {expected}; pack the checkpoint again"
         )
+    if isinstance(weight, Strips) or weight.dtype == np.uint16:
+        return weight
     return np.ascontiguousarray(weight, np.float32)

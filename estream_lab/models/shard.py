@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
+from estream_lab.kernels.host.bf16 import all_finite_bf16, widen
 from estream_lab.models.regular import open_regular
 
 _PIECE_BYTES = 4 << 20
+_CHECKED_VALUES = 1 << 18  # at a time
 _MAX_HEADER_BYTES = 100_000_000  # the library's own limit
 _ITEM_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 
@@ -93,6 +95,36 @@ class Shard:
         self._fill(name, entry.dtype, start, out.reshape(-1))
         return out
 
+    def read_bf16(self, name: str) -> NDArray[np.uint16]:
+        """The bits of a tensor of dtype BF16, in memory of its own.
+
+        Raises:
+            EStreamError: a value is NaN or infinite, or the file got shorter.
+            OSError: the disk fails; it names the file.
+        """
+        entry = self.entries[name]
+        bits = np.empty(entry.shape, "<u2")
+        flat = bits.reshape(-1)
+        self.read_stored(name, flat.view(np.uint8))
+        for first in range(0, flat.size, _CHECKED_VALUES):
+            if not all_finite_bf16(flat[first : first + _CHECKED_VALUES]):
+                raise self._not_finite(name)
+        return bits.astype(np.uint16, copy=False)
+
+    def read_stored(self, name: str, out: NDArray[np.uint8]) -> None:
+        """Fill `out`, (n,), with the bytes of a tensor of n bytes, as they are.
+
+        Raises:
+            ValueError: the tensor has another size.
+            EStreamError, OSError: see `read`.
+        """
+        entry = self.entries[name]
+        if out.shape != (entry.nbytes,):
+            raise ValueError(f"tensor {name} has {entry.nbytes} bytes, not {out.shape}")
+        for first in range(0, entry.nbytes, _PIECE_BYTES):
+            piece = out[first : first + _PIECE_BYTES]
+            piece[:] = np.frombuffer(self._pread(piece.size, entry.start + first), np.uint8)
+
     def _fill(self, name: str, dtype: str, start: int, out: NDArray[np.float32]) -> None:
         """Read, widen and check `out.size` values from byte `start` on, a piece at a time."""
         item = _ITEM_BYTES[dtype]
@@ -104,12 +136,15 @@ class Shard:
                 piece[:] = np.frombuffer(raw, "<f4")
             elif dtype == "F16":
                 piece[:] = np.frombuffer(raw, "<f2")
-            else:  # bfloat16 is the upper half of a float32
-                np.left_shift(np.frombuffer(raw, "<u2"), 16, out=piece.view(np.uint32), dtype=np.uint32)
+            else:
+                widen(np.frombuffer(raw, "<u2"), piece)
             if not np.isfinite(piece).all():
-                raise EStreamError(
-                    f"tensor {name} in {self.path} holds NaN or infinite weights; fetch or export the file again"
-                )
+                raise self._not_finite(name)
+
+    def _not_finite(self, name: str) -> EStreamError:
+        return EStreamError(
+            f"tensor {name} in {self.path} holds NaN or infinite weights; fetch or export the file again"
+        )
 
     def _read_header(self) -> dict[str, TensorEntry]:
         size = os.fstat(self._fd).st_size

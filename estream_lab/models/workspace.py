@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host import AttentionScratch, LinearScratch
+from estream_lab.kernels.host import AttentionScratch, LinearScratch, LinearSizes
 from estream_lab.models.spec import ModelSpec
 
 Array = NDArray[np.float32]
@@ -38,21 +38,24 @@ class Workspace:
     attention: AttentionScratch
 
     @classmethod
-    def make(cls, spec: ModelSpec, rows: int, threads: int, normed: Array | None = None) -> Workspace:
+    def make(
+        cls, spec: ModelSpec, rows: int, threads: int, sizes: LinearSizes, normed: Array | None = None
+    ) -> Workspace:
         """The workspace of a decoder for chunks of up to ``rows`` tokens.
 
         Args:
             spec: the model.
             rows: T.
             threads: the most threads that kernels will use.
+            sizes: temporaries of its projections.
             normed: (T, H) float32 where the experts' input goes, a lane's x; an array of its own by default.
         """
         arrays = {name: np.empty(shape, np.float32) for name, shape in _shapes(spec, rows).items()}
         return cls(
             **arrays,
             normed=np.empty((rows, spec.hidden), np.float32) if normed is None else normed,
-            linear=LinearScratch(rows, threads),
-            attention=AttentionScratch(rows, spec.head_dim, threads),
+            linear=LinearScratch(rows, threads, sizes),
+            attention=AttentionScratch(spec.head_dim, threads),
         )
 
     def first(self, rows: int) -> Workspace:
@@ -69,11 +72,11 @@ class Workspace:
         )
 
     @staticmethod
-    def bytes_for(spec: ModelSpec, rows: int, threads: int) -> int:
+    def bytes_for(spec: ModelSpec, rows: int, threads: int, sizes: LinearSizes) -> int:
         """`nbytes` of a workspace of this size."""
         activations = 4 * sum(math.prod(shape) for shape in _shapes(spec, rows).values())
-        scratch = LinearScratch.bytes_for(rows, threads) + AttentionScratch.bytes_for(rows, spec.head_dim, threads)
-        return activations + scratch
+        linear = LinearScratch.bytes_for(rows, threads, sizes)
+        return activations + linear + AttentionScratch.bytes_for(spec.head_dim, threads)
 
     @property
     def nbytes(self) -> int:

@@ -23,9 +23,9 @@ from estream_lab.models.source import ExpertSource
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.models.tokenizer import FILE as TOKENIZER
 from estream_lab.models.tokenizer import Tokenizer
-from estream_lab.streaming.dense import WeightSource, dense_bytes, write_dense
+from estream_lab.streaming.dense import KEEP, WeightSource, check_dense_quant, dense_bytes, write_dense
 from estream_lab.streaming.record import QUANTS, pack_record
-from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, VERSION, manifest_checksum
+from estream_lab.streaming.store import DENSE, EXPERTS, FORMAT, MANIFEST, PLAIN_VERSION, VERSION, manifest_checksum
 
 JOURNAL = "pack.json"
 COMMITTING = MANIFEST + ".partial"
@@ -38,12 +38,14 @@ class Packed:
     Attributes:
         path: the store.
         experts_bytes, dense_bytes: sizes of its two data files.
+        dense_quant: of the dense matrices: q8_0, q4_0, or keep, as the checkpoint has them.
         resumed_layers: layers found finished from an interrupted run.
     """
 
     path: Path
     experts_bytes: int
     dense_bytes: int
+    dense_quant: str
     resumed_layers: int
 
     def to_json(self) -> dict[str, Any]:
@@ -52,7 +54,13 @@ class Packed:
 
 
 def pack(
-    checkpoint: Path, output: Path, *, quant: str = "q4_0", order: ExpertOrder | None = None, progress: bool = True
+    checkpoint: Path,
+    output: Path,
+    *,
+    quant: str = "q4_0",
+    dense_quant: str = KEEP,
+    order: ExpertOrder | None = None,
+    progress: bool = True,
 ) -> Packed:
     """Pack ``checkpoint`` into the store ``output`` (a name that ends in .estream).
 
@@ -63,6 +71,7 @@ def pack(
         checkpoint: folder of a transformers checkpoint.
         output: the store to make; must not exist.
         quant: q4_0 or f32, for all expert projections.
+        dense_quant: q8_0 or q4_0, for attention's projections, embedding and head; keep, in the checkpoint's dtype.
         order: of each layer's experts; by id where it is None. The manifest keeps it and says where it comes from.
         progress: show a bar on standard error.
 
@@ -77,7 +86,8 @@ def pack(
         if (checkpoint / TOKENIZER).exists():
             Tokenizer.from_files(checkpoint)  # a damaged one is refused here, not by every engine
             text = (checkpoint / TOKENIZER).read_text(encoding="utf-8")
-        return _pack(source, output, quant, order, progress, _Origin(_model_name(checkpoint), stamps, text))
+        origin = _Origin(_model_name(checkpoint), stamps, text)
+        return _pack(source, output, quant, dense_quant, order, progress, origin)
 
 
 def pack_synthetic(
@@ -85,12 +95,14 @@ def pack_synthetic(
     output: Path,
     *,
     quant: str = "q4_0",
+    dense_quant: str = KEEP,
     order: ExpertOrder | None = None,
     progress: bool = True,
 ) -> Packed:
     """Pack a model of random weights, which needs no checkpoint; see `pack`."""
     check_output(output, quant)
-    return _pack(source, output, quant, order, progress, _Origin("synthetic", {"seed": source.seed}, None))
+    origin = _Origin("synthetic", {"seed": source.seed}, None)
+    return _pack(source, output, quant, dense_quant, order, progress, origin)
 
 
 def _model_name(checkpoint: Path) -> str:
@@ -126,25 +138,36 @@ def check_output(output: Path, quant: str) -> None:
 
 
 def _pack(
-    source: WeightSource, output: Path, quant: str, order: ExpertOrder | None, progress: bool, origin: _Origin
+    source: WeightSource,
+    output: Path,
+    quant: str,
+    dense_quant: str,
+    order: ExpertOrder | None,
+    progress: bool,
+    origin: _Origin,
 ) -> Packed:
     spec = source.spec
+    check_dense_quant(spec, dense_quant)
+    version = PLAIN_VERSION if dense_quant == KEEP else VERSION
     orders = file_orders(order, spec.layers, spec.experts)
     record = RecordClass.of(ExpertShape(spec.hidden, spec.ffn, (QUANTS[quant],) * 3))
     layer_bytes = spec.experts * record.stride
     partial = output.with_name(output.name + ".partial")
     stated: dict[str, Any] = {"checkpoint": origin.name, "quant": quant, "packed_by": f"estream-lab {__version__}"}
+    if dense_quant != KEEP:
+        stated["dense_quant"] = dense_quant
     if order is not None:
         stated["order"] = order.to_json()
-    settings = {"version": VERSION, "model": spec.to_json(), "origin": stated, "stamps": origin.stamps}
+    settings = {"version": version, "model": spec.to_json(), "origin": stated, "stamps": origin.stamps}
     if (output / COMMITTING).exists():  # a run stopped between the two renames of its commit
         with _disk_errors(output):
             if len(_resume(output, settings, layer_bytes)) != spec.layers:
                 raise EStreamError(f"{output} is unfinished, and not of this checkpoint: remove it first")
             _finish_commit(output)
-            return Packed(output, spec.layers * layer_bytes, (output / DENSE).stat().st_size, spec.layers)
+            size = (output / DENSE).stat().st_size
+            return Packed(output, spec.layers * layer_bytes, size, dense_quant, spec.layers)
     with _disk_errors(partial):
-        needed = spec.layers * layer_bytes + dense_bytes(source)
+        needed = spec.layers * layer_bytes + dense_bytes(source, dense_quant)
         _check_space(partial.parent, needed - len(_resume(partial, settings, layer_bytes)) * layer_bytes)
         partial.mkdir(parents=True, exist_ok=True)
     with _disk_errors(partial), _alone(partial):
@@ -152,14 +175,14 @@ def _pack(
         done = len(finished)
         try:
             _write_experts(source, partial, settings, finished, record, quant, orders, progress)
-            checksums = write_dense(partial / DENSE, source)
+            dense = write_dense(partial / DENSE, source, dense_quant)
         except EStreamError:  # bad input: what was written is of no use to anyone
             shutil.rmtree(partial, ignore_errors=True)
             raise
         size = (partial / DENSE).stat().st_size
         manifest = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": version,
             "model": spec.to_json(),
             "tokenizer": origin.tokenizer,
             "classes": [record.to_json()],
@@ -167,11 +190,12 @@ def _pack(
                 {"class": 0, "offset": layer * layer_bytes, "order": orders[layer], "checksums": checks}
                 for layer, checks in enumerate(finished)
             ],
-            "dense": {"bytes": size, "checksums": checksums},
+            "dense": {"bytes": size, "checksums": dense.checksums}
+            | ({"layouts": dense.layouts} if dense.layouts else {}),
             "origin": stated,
         }
         _commit(partial, output, manifest | {"checksum": manifest_checksum(manifest)})
-    return Packed(output, spec.layers * layer_bytes, size, done)
+    return Packed(output, spec.layers * layer_bytes, size, dense_quant, done)
 
 
 def _write_experts(

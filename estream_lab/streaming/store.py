@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 from estream_lab.errors import EStreamError
 from estream_lab.experts.shape import PAGE_BYTES, RecordClass
 from estream_lab.models.regular import read_regular
-from estream_lab.models.shard import Shard
 from estream_lab.models.spec import ModelSpec
-from estream_lab.streaming.plan import WaitLimit
-from estream_lab.workers import Attendant, answered
+from estream_lab.streaming.dense_file import NO_BYTES, DenseFile, float32
+from estream_lab.workers import answered
 
-FORMAT, VERSION = "estream-store", 1
+FORMAT = "estream-store"
+VERSION = 2
+"""Of stores with quantised dense matrices, which `dense.layouts` of the manifest names."""
+PLAIN_VERSION = 1
+"""Of stores without: programs that know no others read them, and refuse the rest."""
 MANIFEST, EXPERTS, DENSE = "manifest.json", "experts.bin", "dense.safetensors"
-NO_BYTES = WaitLimit.of(None, 0)  # for answers that bring next to none
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,10 @@ class Store:
             raise EStreamError(f"{self.path / MANIFEST} is not valid JSON ({error}): pack the store again") from error
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise EStreamError(f"{self.path / MANIFEST} is not the manifest of an expert store")
-        if manifest.get("version") != VERSION:
+        if manifest.get("version") not in (PLAIN_VERSION, VERSION):
             raise EStreamError(
-                f"{self.path} is a store of format version {manifest.get('version')}, and this program reads version "
-                f"{VERSION}: pack the checkpoint again"
+                f"{self.path} is a store of format version {manifest.get('version')}, and this program reads versions "
+                f"{PLAIN_VERSION} and {VERSION}: pack the checkpoint again"
             )
         try:
             if manifest["checksum"] != manifest_checksum(manifest):
@@ -125,8 +127,9 @@ class Store:
             if (record.shape.hidden, record.shape.ffn) != (self.spec.hidden, self.spec.ffn):
                 raise ValueError(f"records of {record.shape} for a model of {self.spec.hidden} x {self.spec.ffn}")
         self.layers = tuple(self._layer(entry) for entry in manifest["layers"])
-        self._dense_checksums: dict[str, str] = dict(manifest["dense"]["checksums"])
-        self._dense_bytes = int(manifest["dense"]["bytes"])
+        if ("layouts" in manifest["dense"]) != (manifest["version"] == VERSION):
+            raise ValueError("layouts of dense tensors in a store of another version")
+        self.dense = DenseFile.from_manifest(self.path / DENSE, self.spec, manifest["dense"])
         if len(self.layers) != self.spec.layers:
             raise ValueError(f"{len(self.layers)} layers of records for a model of {self.spec.layers}")
         by_offset = sorted(self.layers, key=lambda layer: layer.offset)
@@ -149,7 +152,7 @@ class Store:
         return LayerRecords(self.classes[number], offset, order, checksums)
 
     def _check_sizes(self) -> None:
-        for path, expected in ((self.experts_path, self.experts_bytes), (self.path / DENSE, self._dense_bytes)):
+        for path, expected in ((self.experts_path, self.experts_bytes), (self.dense.path, self.dense.nbytes)):
             try:
                 size = path.stat().st_size
             except OSError as error:
@@ -170,7 +173,7 @@ class Store:
     @property
     def nbytes(self) -> int:
         """Bytes of expert records and dense tensors."""
-        return self.experts_bytes + self._dense_bytes
+        return self.experts_bytes + self.dense.nbytes
 
     @property
     def stride(self) -> int:
@@ -182,34 +185,17 @@ class Store:
         """The layouts of the store's records, joined where they differ."""
         return "+".join(sorted({layout for record in self.classes for layout in record.shape.layouts}))
 
+    @property
+    def dense_quant(self) -> str:
+        """How the dense matrices that may be quantised are stored: q8_0, q4_0, or else f32, f16 or bf16; joined where
+        they differ."""
+        return self.dense.quant
+
     @contextmanager
     def dense_reader(self) -> Iterator[Callable[[str], NDArray[np.float32]]]:
-        """A function that reads one dense tensor as float32 and verifies its checksum, while the file is open.
-
-        It reads on a thread of its own, so that storage that doesn't answer is given up with an error.
-        """
-        path = self.path / DENSE
-        with Attendant[Any]("estream-dense") as attendant:
-
-            def ask(call: Callable[[], Any], what: str, limit: WaitLimit) -> Any:
-                try:
-                    return attendant.ask(call, what, limit.seconds)
-                except OSError as error:
-                    raise EStreamError(f"{what} failed: {error.strerror}: check the disk, or move the store") from error
-
-            file: Shard = ask(partial(Shard, path), f"the opening of {path}", NO_BYTES)
-
-            def read(name: str) -> NDArray[np.float32]:
-                if name not in self._dense_checksums or name not in file.entries:
-                    raise EStreamError(f"{self.path} has no dense tensor '{name}': pack the store again")
-                limit = WaitLimit.of(None, file.entries[name].nbytes)
-                tensor: NDArray[np.float32] = ask(partial(file.read, name), f"reading '{name}' of {path}", limit)
-                if dense_checksum(tensor) != self._dense_checksums[name]:
-                    raise EStreamError(f"tensor '{name}' in {path} has a wrong checksum: pack the store again")
-                return tensor
-
-            attendant.at_rest(file.close)
-            yield read
+        """A function that reads one dense tensor as float32: see `DenseFile.opened`."""
+        with self.dense.opened() as read:
+            yield lambda name: float32(read(name))
 
     def verify_dense(self) -> None:
         """Read every dense tensor and verify its checksum.
@@ -217,8 +203,8 @@ class Store:
         Raises:
             EStreamError: the first that is damaged.
         """
-        with self.dense_reader() as read:
-            for name in self._dense_checksums:
+        with self.dense.opened() as read:
+            for name in self.dense.checksums:
                 read(name)
 
 
@@ -226,8 +212,3 @@ def manifest_checksum(manifest: dict[str, Any]) -> str:
     """xxh3-64 of everything in the manifest but its own ``checksum``: a changed number in it would change logits."""
     rest = {key: value for key, value in manifest.items() if key != "checksum"}
     return xxhash.xxh3_64_hexdigest(json.dumps(rest, sort_keys=True).encode())
-
-
-def dense_checksum(tensor: NDArray[np.float32]) -> str:
-    """xxh3-64 of a dense tensor's float32 values, in hexadecimal."""
-    return xxhash.xxh3_64_hexdigest(np.ascontiguousarray(tensor).data)

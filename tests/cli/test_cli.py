@@ -18,7 +18,7 @@ import pytest
 from estream_lab.cli import main, options, routes
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
-from estream_lab.kernels import compiled, int8
+from estream_lab.kernels import bf16, compiled, int8
 from estream_lab.kernels.int8 import reference
 from estream_lab.routing import read_routes
 from tests.stores import SPEC, synthetic_store
@@ -120,6 +120,15 @@ def test_doctor_examines_a_store(estream: Run, store: str) -> None:
     assert status == 0 and all(set(f) == {"name", "status", "detail", "remedy"} for f in findings.values())
     assert "all 30 records" in findings["store"]["detail"]
     assert estream("doctor", store + "-gone")[0] == 1
+
+
+def test_doctor_tries_the_bf16_kernels(estream: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> dict[str, str]:
+        return next(f for f in json.loads(estream("doctor", "--json")[1])["findings"] if f["name"] == "bf16 kernels")
+
+    assert found()["status"] == "ok" and found()["detail"] == bf16.description()
+    monkeypatch.setattr("estream_lab.kernels.bf16.reference.rounded", lambda x: x)
+    assert found()["status"] == "error"
 
 
 def test_doctor_tries_the_int8_kernels(estream: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from numba.core.runtime import _nrt_python, rtsys
 from estream_lab.engine import PrefillEngine
 from estream_lab.experts.graph import ExpertGraph
 from estream_lab.models.layers import Decoder
-from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
+from estream_lab.models.synthetic import synthetic_spec
 from estream_lab.streaming import StreamingLane
-from estream_lab.streaming.pack import pack_synthetic
+from tests.stores import dense_store
 
 SPEC = synthetic_spec(hidden=32, ffn=32, layers=2, experts=16, top_k=4, heads=1, vocab=96, context=8192)
 SHORT, LONG = 1024, 8192
@@ -30,7 +30,7 @@ DIFFERENCE = 8 << 10  # the moves come in another order each time
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pack_synthetic(SyntheticSource(SPEC), tmp_path_factory.mktemp("a") / "m.estream", progress=False).path
+    return dense_store(tmp_path_factory.mktemp("a"), "f32", SPEC)
 
 
 @dataclass
@@ -68,6 +68,7 @@ KERNELS = {
     "estream_lab.kernels.host.expert": ["_gate_up", "_down"],
     "estream_lab.kernels.host.finite": ["_all_finite"],
     "estream_lab.kernels.host.norm": ["_rms_norm", "_rotate_half"],
+    "estream_lab.kernels.int8.dense": ["_quantise", "_multiply"],
     "estream_lab.experts.binding": ["_order", "_gather"],
 }
 
@@ -144,6 +145,14 @@ def grows(short: Loop, long: Loop) -> list[str]:
 @pytest.mark.parametrize("options", [{}, {"schedule": "on-demand", "banks": 1}, {"route_capacity": 100_000}])
 def test_the_layer_loop_allocates_nothing_for_the_prompt(store: Path, options: dict[str, Any]) -> None:
     short, long = (watch(store, tokens, **options) for tokens in (SHORT, LONG))
+    assert grows(short, long) == []
+    assert short.compiled == 0
+
+
+@pytest.mark.parametrize("kind", ["bf16", "q8_0", "q4_0"])
+def test_dense_weights_of_no_kind_allocate_for_the_prompt(tmp_path: Path, kind: str) -> None:
+    store = dense_store(tmp_path, kind, SPEC)
+    short, long = (watch(store, tokens) for tokens in (SHORT, LONG))
     assert grows(short, long) == []
     assert short.compiled == 0
 

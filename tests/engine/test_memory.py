@@ -3,6 +3,7 @@
 import multiprocessing
 import re
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.streaming import Store
 from estream_lab.streaming.loader import Loader
 from estream_lab.streaming.pack import pack_synthetic
+from tests.stores import dense_store
 
 SPEC = synthetic_spec(hidden=512, ffn=512, layers=3, experts=12, top_k=3, heads=8, vocab=500, context=600)
 TOKENS = np.random.default_rng(5).integers(0, SPEC.vocab, 300)
@@ -61,6 +63,17 @@ def test_one_bank_more_never_fits_or_never_helps(budget: int, other: int, bank: 
     ],
 )
 def test_the_plan_is_what_is_held(store: Store, options: dict[str, Any], request_: dict[str, Any]) -> None:
+    check_plan(store, options, request_)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", ["bf16", "q8_0", "q4_0"])
+def test_the_plan_is_what_is_held_of_dense_weights_of_every_kind(tmp_path: Path, kind: str, tied: bool) -> None:
+    store = Store(dense_store(tmp_path, kind, replace(SPEC, tied=tied)))
+    check_plan(store, {"chunk_tokens": 64}, {"positions": "all"})
+
+
+def check_plan(store: Store, options: dict[str, Any], request_: dict[str, Any]) -> None:
     with PrefillEngine.open(store, **options) as engine:
         result = engine.prefill(TOKENS, **request_)
         settings = engine.settings

@@ -17,7 +17,7 @@ import pytest
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.models import shard
-from estream_lab.streaming import Store
+from estream_lab.streaming import Store, dense_file
 from estream_lab.streaming import files as files_module
 from estream_lab.streaming import store as store_module
 from estream_lab.streaming.plan import WaitLimit
@@ -76,7 +76,8 @@ def hangs(owner: Any, function: str, path: Path) -> Iterator[None]:
 
     with ExitStack() as patches:
         patches.enter_context(patch.object(owner, function, hang))
-        patches.enter_context(patch.object(store_module, "NO_BYTES", NO_TIME))
+        for module in (store_module, dense_file):
+            patches.enter_context(patch.object(module, "NO_BYTES", NO_TIME))
         patches.enter_context(patch.object(WaitLimit, "of", classmethod(lambda cls, *_: cls(0.05))))
         yield
         go.set()

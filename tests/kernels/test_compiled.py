@@ -13,13 +13,14 @@ from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 
 import estream_lab
-from estream_lab.kernels import compiled, int8
+from estream_lab.kernels import bf16, compiled, int8
 from estream_lab.kernels.host import (
     Scratch,
     all_finite,
     attention,
     expert_bank,
     linear,
+    pack_bf16,
     pack_dense,
     rms_norm,
     rotate_half,
@@ -28,20 +29,25 @@ from estream_lab.kernels.layout import projection_bytes
 
 MODULES = (
     *(f"host.{name}" for name in ("attention", "decode", "dense", "expert", "exponential", "finite", "norm", "tile")),
-    *(f"int8.{name}" for name in ("expert", "scatter", "strip")),
+    *(f"int8.{name}" for name in ("dense", "expert", "scatter", "strip", "strip_q8")),
+    *(f"bf16.{name}" for name in ("expert", "strip")),
 )
 
 
 def run_every_kernel() -> None:
     one = np.ones((1, 32), np.float32)
     linear(one, pack_dense(one))
+    linear(one, pack_bf16(np.zeros((1, 32), np.uint16)))
+    int8.pack_q4(one).linear(one)
+    int8.pack_q8(one).linear(one)
     all_finite(rms_norm(one, one[0], 1e-5))
     rotate_half(one.reshape(1, 1, 32).copy(), one[:, :16], one[:, :16])
     attention(one.reshape(1, 1, 32), one.reshape(1, 32, 1), one.reshape(1, 1, 32), 0, 1.0)
     arena, zero = np.zeros(projection_bytes("q4-32x32", 32, 32), np.uint8), np.zeros(1, np.int64)
     routes = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32))
     expert_bank(one, one.copy(), *routes, arena, zero, zero, zero, 32, 32, "q4-32x32", Scratch(1, 32, 32, 1))
-    int8.expert_bank(one, one.copy(), *routes, arena, zero, zero, zero, 32, 32, int8.Scratch(1, 32, 32, 1))
+    for lane in (int8, bf16):
+        lane.expert_bank(one, one.copy(), *routes, arena, zero, zero, zero, 32, 32, lane.Scratch(1, 32, 32, 1))
 
 
 def test_kernels_compile_once_for_the_inputs_of_an_engine(tmp_path: Path) -> None:
@@ -69,8 +75,8 @@ def check_versions() -> None:
     versions = {kernel: len(kernel.signatures) for kernel in kernels}
     assert set(versions.values()) == {1}, {k.py_func.__name__: k.signatures for k, n in versions.items() if n != 1}
     assert {kernel.py_func.__name__ for kernel, n in versions.items() if n} >= {
-        "_add_packed", "_add_panels", "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_quantise",
-        "_rms_norm", "_rotate_half",
+        "_add_packed", "_add_panels", "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_multiply",
+        "_quantise", "_rms_norm", "_rotate_half", "_round",
     }  # fmt: skip
 
 
@@ -111,7 +117,7 @@ def test_a_changed_source_is_never_served_from_the_cache(tmp_path: Path) -> None
     # The file of an intrinsic, which is compiled into exp32, which is compiled into silu.
     source = package / "kernels" / "host" / "vector_ir.py"
     text = source.read_text()
-    changed = text.replace("return emit_fma(builder, *arguments)", "return arguments[0]")
+    changed = text.replace("return fused(builder, *arguments)", "return arguments[0]")
     assert changed != text
     source.write_text(changed)
     after, hits = run()
@@ -120,25 +126,37 @@ def test_a_changed_source_is_never_served_from_the_cache(tmp_path: Path) -> None
 
 
 OF_ANOTHER_ROOM = """
-from estream_lab.kernels.int8.strip import record_place
-print(record_place(7, 2, 3), sum(record_place.stats.cache_hits.values()))
+import sys
+from importlib import import_module
+module, name, *arguments = sys.argv[1:]
+kernel = getattr(import_module(module), name)
+print(kernel(*map(int, arguments)), sum(kernel.stats.cache_hits.values()))
 """
 
 
-def test_a_source_of_the_host_kernels_counts_for_the_int8_ones(tmp_path: Path) -> None:
-    """Their intrinsics are compiled into these."""
+@pytest.mark.parametrize(
+    ("kernel", "source"),
+    [
+        (["estream_lab.kernels.int8.strip", "record_place", "7", "2", "3"], "host/vector_ir.py"),
+        (["estream_lab.kernels.bf16.strip", "piece", "7", "2"], "int8/vectors.py"),
+    ],
+)
+def test_a_source_of_another_room_counts_where_it_is_compiled_in(
+    tmp_path: Path, kernel: list[str], source: str
+) -> None:
+    """Intrinsics of the host kernels are compiled into the int8 ones, and of both into the bf16 ones."""
     package = tmp_path / "estream_lab"
     shutil.copytree(Path(estream_lab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
 
     def hits() -> str:
-        command = [sys.executable, "-c", OF_ANOTHER_ROOM]
+        command = [sys.executable, "-c", OF_ANOTHER_ROOM, *kernel]
         done = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True)
         return done.stdout.split()[-1]
 
     assert (hits(), hits()) == ("0", "1")
-    source = package / "kernels" / "host" / "vector_ir.py"
-    source.write_text(source.read_text() + "\n")
+    changed = package / "kernels" / source
+    changed.write_text(changed.read_text() + "\n")
     assert hits() == "0"
 
 

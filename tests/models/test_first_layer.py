@@ -11,14 +11,15 @@ from estream_lab.models import Decoder
 from estream_lab.models.first_layer import FirstLayer
 from estream_lab.routing import route
 from estream_lab.streaming import Store
-from tests.stores import SPEC, synthetic_store
+from tests.stores import SPEC, dense_store, synthetic_store
 
 TOKENS = np.random.default_rng(3).integers(0, SPEC.vocab, 40).astype(np.int32)
 
 
-def test_its_logits_give_the_engines_routes_and_its_rows_are_the_experts_input(tmp_path: Path) -> None:
-    store = Store(synthetic_store(tmp_path))
-    with store.dense_reader() as read:
+@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0"])
+def test_its_logits_give_the_engines_routes_and_its_rows_are_the_experts_input(tmp_path: Path, kind: str) -> None:
+    store = Store(dense_store(tmp_path, kind))
+    with store.dense.opened() as read:
         first = FirstLayer.of(store.spec, read, TOKENS)
         decoder = Decoder(store.spec, read)
     with PrefillEngine.open(store) as engine:

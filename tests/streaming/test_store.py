@@ -80,7 +80,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda p: (p / "manifest.json").write_text('{"name": "x"}'),
         "not the manifest of an expert store",
     ),
-    "another version": (lambda p: edit_manifest(p, lambda m: m.update(version=2)), "format version 2.*reads version 1"),
+    "another version": (
+        lambda p: edit_manifest(p, lambda m: m.update(version=3)),
+        "format version 3.*reads versions 1 and 2",
+    ),
     "no classes": (lambda p: edit_manifest(p, lambda m: m.pop("classes")), "damaged"),
     "a class that is not listed": (
         lambda p: edit_manifest(p, lambda m: m["layers"][0].update({"class": 4})),

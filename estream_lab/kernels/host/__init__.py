@@ -5,21 +5,27 @@ sum is one fixed sequence of correctly rounded operations. `reference` holds a p
 """
 
 from estream_lab.kernels.host.attention import AttentionScratch, attention
-from estream_lab.kernels.host.dense import DensePanels, LinearScratch, linear, pack_dense
+from estream_lab.kernels.host.dense import BFloat16Panels, DensePanels, linear, pack_bf16, pack_dense
 from estream_lab.kernels.host.expert import Scratch, expert_bank
 from estream_lab.kernels.host.finite import all_finite
 from estream_lab.kernels.host.norm import rms_norm, rotate_half
+from estream_lab.kernels.host.projection import LinearScratch, LinearSizes, Projection, Rows
 from estream_lab.kernels.host.threads import set_threads, thread_limit, threads
 
 __all__ = [
     "AttentionScratch",
+    "BFloat16Panels",
     "DensePanels",
     "LinearScratch",
+    "LinearSizes",
+    "Projection",
+    "Rows",
     "Scratch",
     "all_finite",
     "attention",
     "expert_bank",
     "linear",
+    "pack_bf16",
     "pack_dense",
     "rms_norm",
     "rotate_half",

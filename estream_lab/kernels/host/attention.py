@@ -49,8 +49,8 @@ def attention(
         (T, Hq * D) float32: `out` if given.
 
     Raises:
-        ValueError: shapes that do not fit, more positions than the cache holds, or scratch memory for fewer rows or
-            heads of another size.
+        ValueError: shapes that do not fit, more positions than the cache holds, or scratch memory for heads of another
+            size.
     """
     q = as_input(q, np.float32, (None, None, None), "q")
     rows, heads, width = q.shape
@@ -63,10 +63,9 @@ def attention(
         raise ValueError(f"positions {start} to {start + rows - 1} do not fit a cache of {capacity}")
     shape = (rows, heads * width)
     out = np.empty(shape, np.float32) if out is None else as_output(out, np.float32, shape, "out")
-    temporary = AttentionScratch(rows, width, threads()) if scratch is None else scratch
-    if rows > temporary.max_rows or width != temporary.width:
-        given = f"{temporary.max_rows} rows of heads of {temporary.width}"
-        raise ValueError(f"scratch memory for {given} cannot hold {rows} of {width}")
+    temporary = AttentionScratch(width, threads()) if scratch is None else scratch
+    if width != temporary.width:
+        raise ValueError(f"scratch memory for heads of {temporary.width} cannot hold heads of {width}")
     index, blocks = temporary.index, temporary.blocks
     tasks = -(-rows // QUERIES) * heads
 
@@ -85,18 +84,17 @@ class AttentionScratch:
     """All temporaries of `attention`, allocated once.
 
     Args:
-        max_rows: most query rows of one call.
         width: D, a head's size.
         threads: the most threads that will run.
     """
 
-    def __init__(self, max_rows: int, width: int, threads: int) -> None:
-        self.max_rows, self.width = max_rows, width
+    def __init__(self, width: int, threads: int) -> None:
+        self.width = width
         self.index = np.arange(QUERIES, dtype=np.int32)  # a task's rows
         self.blocks = [_Blocks(width) for _ in range(threads)]
 
     @staticmethod
-    def bytes_for(max_rows: int, width: int, threads: int) -> int:
+    def bytes_for(width: int, threads: int) -> int:
         """`nbytes` of scratch memory of this size."""
         padded = -(-width // COLUMNS) * COLUMNS
         block = KEYS * width + KEYS * padded + QUERIES * (width + KEYS + padded + 2)

@@ -10,30 +10,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.arrays import F32, I32, I64, U32, as_input, as_output
+from estream_lab.kernels.arrays import F32, I32, I64, U32
+from estream_lab.kernels.bank import BankCall, BankScratch
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.decode import decode_strip
 from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
-from estream_lab.kernels.layout import LAYOUTS, projection_bytes
 
 
-class Scratch:
-    """All temporaries of `expert_bank`, allocated once.
-
-    Args:
-        max_rows: C, the most routes of one call.
-        hidden: H of the largest expert.
-        ffn: F of the largest expert.
-        threads: the most threads that will run.
-    """
+class Scratch(BankScratch):
+    """All temporaries of `expert_bank`, allocated once."""
 
     def __init__(self, max_rows: int, hidden: int, ffn: int, threads: int) -> None:
-        if min(max_rows, hidden, ffn, threads) < 1:
-            raise ValueError("scratch memory needs at least one row, column and thread")
-        self.max_rows, self.hidden, self.ffn, self.threads = max_rows, hidden, ffn, threads
+        super().__init__(max_rows, hidden, ffn, threads)
         self.act = np.empty(max_rows * ffn, np.float32)  # (C, F): SwiGLU of every route
         # Of each thread: a decoded gate and up strip (a down strip takes the first), their tiles of sums, and the
         # scales of one block.
@@ -47,11 +38,6 @@ class Scratch:
         """`nbytes` of scratch memory of this size."""
         thread = 2 * max(hidden, ffn) * COLUMNS + COLUMNS + 2 * ROW_BLOCK * COLUMNS
         return 4 * (max_rows * ffn + threads * thread + max_rows)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all temporaries."""
-        return sum(a.nbytes for a in (self.act, self.panels, self.scales, self.tiles, self.index))
 
 
 def expert_bank(
@@ -93,73 +79,27 @@ def expert_bank(
     Raises:
         ValueError: shapes or offsets that do not fit, an unknown layout, or scratch memory that is too small.
     """
-    x = as_input(x, np.float32, (None, hidden), "x")
-    y = as_output(y, np.float32, (len(x), hidden), "y")
-    offsets = as_input(offsets, np.int64, (None,), "offsets")
-    slots = len(offsets) - 1
-    token = as_input(token, np.int32, (None,), "token")
-    weight = as_input(weight, np.float32, (len(token),), "weight")
-    planes = [as_input(p, np.int64, (slots,), name) for p, name in ((gate, "gate"), (up, "up"), (down, "down"))]
-    _check_routes(offsets, token, len(x))
-    _check_arena(arena, planes, offsets, hidden, ffn, layout)
-    _check_scratch(scratch, len(token), hidden, ffn)
-    words = as_input(arena[: len(arena) // 4 * 4].view(np.uint32), np.uint32, (None,), "arena")
+    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, layout)
+    scratch.check(len(call.token), hidden, ffn)
+    words = call.arena[: len(call.arena) // 4 * 4].view(np.uint32)
     quantised = layout == "q4-32x32"
-    common = (offsets, token, words, hidden, ffn, quantised, scratch.act)
-    gate, up, down = planes
+    common = (call.offsets, call.token, words, hidden, ffn, quantised, scratch.act)
 
     def gate_up(counter: int, shares: int, worker: int) -> None:
         _gate_up(
-            x, *common, gate, up, scratch.panels[worker, 0], scratch.panels[worker, 1], scratch.tiles[worker, 0],
-            scratch.tiles[worker, 1], scratch.scales[worker], counter, shares,
+            call.x, *common, call.gate, call.up, scratch.panels[worker, 0], scratch.panels[worker, 1],
+            scratch.tiles[worker, 0], scratch.tiles[worker, 1], scratch.scales[worker], counter, shares,
         )  # fmt: skip
 
     def project_down(counter: int, shares: int, worker: int) -> None:
         _down(
-            y, *common, down, weight, scratch.index, scratch.panels[worker, 0], scratch.tiles[worker, 0],
+            call.y, *common, call.down, call.weight, scratch.index, scratch.panels[worker, 0], scratch.tiles[worker, 0],
             scratch.scales[worker], counter, shares,
         )  # fmt: skip
 
     workers = min(threads(), scratch.threads)
     run_workers(gate_up, ffn // COLUMNS, workers)
     run_workers(project_down, hidden // COLUMNS, workers)
-
-
-def _check_routes(offsets: NDArray[np.int64], token: NDArray[np.int32], tokens: int) -> None:
-    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(token) or (offsets[1:] < offsets[:-1]).any():
-        raise ValueError(f"offsets must rise from 0 to the number of routes, {len(token)}")
-    if len(token) and (token.min() < 0 or token.max() >= tokens):
-        raise ValueError(f"a route names token {token.min()} or {token.max()} of {tokens}")
-
-
-def _check_arena(
-    arena: NDArray[np.uint8],
-    planes: list[NDArray[np.int64]],
-    offsets: NDArray[np.int64],
-    hidden: int,
-    ffn: int,
-    layout: str,
-) -> None:
-    if layout not in LAYOUTS:
-        raise ValueError(f"the host kernels read the layouts {', '.join(LAYOUTS)}, not {layout!r}")
-    if arena.ndim != 1 or arena.dtype != np.uint8 or not arena.flags.c_contiguous or arena.ctypes.data % 4:
-        raise ValueError("the arena must be a flat, contiguous array of bytes at an address that is a multiple of 4")
-    used = offsets[1:] > offsets[:-1]
-    for plane, sizes in zip(planes, ((ffn, hidden), (ffn, hidden), (hidden, ffn)), strict=True):
-        end = len(arena) - projection_bytes(layout, *sizes)
-        first = plane[used]
-        if len(first) and (first.min() < 0 or first.max() > end or (first % 4).any()):
-            raise ValueError(
-                f"a slot's projection lies outside the arena of {len(arena)} bytes, or off a multiple of 4"
-            )
-
-
-def _check_scratch(scratch: Scratch, routes: int, hidden: int, ffn: int) -> None:
-    if routes > scratch.max_rows or hidden > scratch.hidden or ffn > scratch.ffn:
-        raise ValueError(
-            f"scratch memory for {scratch.max_rows} routes of {scratch.hidden} x {scratch.ffn} cannot hold {routes} of"
-            f" {hidden} x {ffn}"
-        )
 
 
 @compiled

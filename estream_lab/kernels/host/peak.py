@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from estream_lab.kernels.arrays import F32, I64
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.threads import run_workers
-from estream_lab.kernels.host.vector_ir import LANES, address, emit_fma, take_share
+from estream_lab.kernels.host.vector_ir import LANES, address, fused, take_share
 
 CHAINS = 12
 """Sums: enough to hide a multiply-add's latency, and with their two operands within 16 registers."""
@@ -51,7 +51,7 @@ def emit_turns(builder: ir.IRBuilder, turns: ir.Value, numbers: ir.Value) -> Non
     turn, starts = builder.phi(word), [builder.phi(kind) for _ in range(CHAINS)]
     sums = list(starts)
     for _ in range(STEPS):
-        sums = [emit_fma(builder, x, w, value) for value in sums]
+        sums = [fused(builder, x, w, value) for value in sums]
     following = builder.add(turn, word(1))
     builder.cbranch(builder.icmp_signed("<", following, turns), body, done)
     for phi, first, last in ((turn, word(0), following), *((p, x, s) for p, s in zip(starts, sums, strict=True))):

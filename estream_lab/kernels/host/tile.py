@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from estream_lab.kernels.arrays import F32
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.vector_ir import COLUMNS, MAX_ROWS, address, tile_kernel
+from estream_lab.kernels.host.tile_ir import rows_kernel
+from estream_lab.kernels.host.vector_ir import COLUMNS, address
 
 ROW_BLOCK = 192
 """Rows of a tile of sums: 24 KB of fp32, beside which 16 KB of weights stay in the first-level cache."""
 
 _DEPTH_BLOCK = 128  # inputs of a pass: 128 x 32 weights are 16 KB
 
-_many = tile_kernel(MAX_ROWS)
-_two = tile_kernel(2)
-_one = tile_kernel(1)
+_add_fp32 = rows_kernel("fp32")
+_add_bf16 = rows_kernel("bf16")
 
 
 @compiled
 def add_rows(x: int, index: int, rows: int, ldx: int, w: int, depth: int, c: int, ldc: int) -> None:
-    """Add to `rows` rows of a tile, however many: see `vector_ir.tile_kernel`, whose arguments these are."""
-    r = 0
-    while r + MAX_ROWS <= rows:
-        _many(x, index + 4 * r, ldx, w, depth, c + 4 * r * ldc, ldc)
-        r += MAX_ROWS
-    while r + 2 <= rows:
-        _two(x, index + 4 * r, ldx, w, depth, c + 4 * r * ldc, ldc)
-        r += 2
-    if r < rows:
-        _one(x, index + 4 * r, ldx, w, depth, c + 4 * r * ldc, ldc)
+    """Add to `rows` rows of a tile, however many: see `tile_ir.rows_kernel`, whose arguments these are."""
+    _add_fp32(x, index, rows, ldx, w, depth, c, ldc)
+
+
+@compiled
+def add_rows_bf16(x: int, index: int, rows: int, ldx: int, w: int, depth: int, c: int, ldc: int) -> None:
+    """`add_rows` with weights in bf16."""
+    _add_bf16(x, index, rows, ldx, w, depth, c, ldc)
+
+
+@compiled
+def _clear(tile: F32, rows: int) -> None:
+    for r in range(rows):
+        for j in range(COLUMNS):
+            tile[r, j] = 0
 
 
 @compiled
@@ -37,9 +42,16 @@ def strip_product(x: int, index: int, rows: int, ldx: int, w: int, depth: int, t
     x and w are addresses of float32 numbers, index one of int32 numbers. Cutting depth into passes changes nothing: a
     pass goes on from the sums that the last one stored.
     """
-    for r in range(rows):
-        for j in range(COLUMNS):
-            tile[r, j] = 0
+    _clear(tile, rows)
     for k in range(0, depth, _DEPTH_BLOCK):
         span = min(_DEPTH_BLOCK, depth - k)
         add_rows(x + 4 * k, index, rows, ldx, w + 4 * k * COLUMNS, span, address(tile), tile.shape[1])
+
+
+@compiled
+def strip_product_bf16(x: int, index: int, rows: int, ldx: int, w: int, depth: int, tile: F32) -> None:
+    """`strip_product` with a strip of weights in bf16, in pairs of columns (`tile_ir.rows_kernel`): the same sums."""
+    _clear(tile, rows)
+    for k in range(0, depth, _DEPTH_BLOCK):
+        span = min(_DEPTH_BLOCK, depth - k)
+        add_rows_bf16(x + 4 * k, index, rows, ldx, w + 2 * k * COLUMNS, span, address(tile), tile.shape[1])

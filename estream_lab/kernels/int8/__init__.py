@@ -5,27 +5,25 @@ do not depend on threads, on how rows are cut into blocks or calls, nor on the p
 the plain NumPy version.
 
 Read `records` (how activations are quantised), `dot` (one step, for each kind of processor), `product` (the
-micro-kernel around it), `strip` and `expert` (the operator); then `dense` (projections), `q8` and `dot_q8` (weights of
-a byte).
+micro-kernel around it), `strip` and `expert` (the operator); then `strips` and `dense` (projections), `q8` and `dot_q8`
+(weights of a byte).
 """
 
-from estream_lab.kernels.int8.dense import Q4Strips, Q8Strips, linear_q4, linear_q8, pack_q4, pack_q8
 from estream_lab.kernels.int8.expert import LAYOUT, expert_bank
 from estream_lab.kernels.int8.features import VARIANTS, Variant, description, variant
-from estream_lab.kernels.int8.scratch import LinearScratch, Scratch
+from estream_lab.kernels.int8.scratch import Scratch
+from estream_lab.kernels.int8.strips import Q4Strips, Q8Strips, Strips, pack_q4, pack_q8
 
 __all__ = [
     "LAYOUT",
     "VARIANTS",
-    "LinearScratch",
     "Q4Strips",
     "Q8Strips",
     "Scratch",
+    "Strips",
     "Variant",
     "description",
     "expert_bank",
-    "linear_q4",
-    "linear_q8",
     "pack_q4",
     "pack_q8",
     "variant",

@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.arrays import F32, I32, I64, as_input, as_output
+from estream_lab.kernels.arrays import F32, I32, I64, U8
+from estream_lab.kernels.bank import BankCall
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_workers, threads
@@ -23,15 +24,13 @@ from estream_lab.kernels.int8.records import RECORD_BYTES
 from estream_lab.kernels.int8.scatter import scatter
 from estream_lab.kernels.int8.scratch import ROW_BLOCK, Scratch
 from estream_lab.kernels.int8.strip import products, quantise_record, record_place, strip_product
-from estream_lab.kernels.layout import BLOCK_BYTES, projection_bytes
+from estream_lab.kernels.layout import BLOCK_BYTES
 
 LAYOUT = "q4-32x32"
 """The one layout that these kernels read."""
 
 _ROUTES = 16  # that are quantised as one share
 _DOWN_STRIPS = 2  # neighbouring strips that one share of the third pass takes together, each into a tile
-
-U8 = NDArray[np.uint8]
 
 
 def expert_bank(
@@ -72,68 +71,32 @@ def expert_bank(
     Raises:
         ValueError: shapes or offsets that do not fit, or scratch memory that is too small.
     """
-    x = as_input(x, np.float32, (None, hidden), "x")
-    y = as_output(y, np.float32, (len(x), hidden), "y")
-    offsets = as_input(offsets, np.int64, (None,), "offsets")
-    slots = len(offsets) - 1
-    token = as_input(token, np.int32, (None,), "token")
-    weight = as_input(weight, np.float32, (len(token),), "weight")
-    gate, up, down = (as_input(p, np.int64, (slots,), name) for p, name in ((gate, "gate"), (up, "up"), (down, "down")))
-    _check_routes(offsets, token, len(x))
-    _check_arena(arena, (gate, up, down), offsets, hidden, ffn)
-    _check_scratch(scratch, len(token), hidden, ffn)
-    if len(token) == 0:
+    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, LAYOUT)
+    scratch.check(len(call.token), hidden, ffn)
+    if len(call.token) == 0:
         return
-    arena = as_input(arena, np.uint8, (None,), "arena")
     by, panels, tiles = products(), scratch.panels, scratch.tiles
+    offsets = call.offsets
 
     def quantise(counter: int, shares: int, worker: int) -> None:
-        _quantise(x, offsets, token, hidden, scratch.x, counter, shares)
+        _quantise(call.x, offsets, call.token, hidden, scratch.x, counter, shares)
 
     def gate_up(counter: int, shares: int, worker: int) -> None:
         room = (panels[worker], tiles[worker], counter, shares)
-        _gate_up(by, offsets, arena, gate, up, hidden, ffn, scratch.x, scratch.act, *room)
+        _gate_up(by, offsets, call.arena, call.gate, call.up, hidden, ffn, scratch.x, scratch.act, *room)
 
     def project_down(counter: int, shares: int, worker: int) -> None:
         room = (panels[worker], tiles[worker], counter, shares)
-        _down(by, y, offsets, token, weight, arena, down, hidden, ffn, scratch.act, *room)
+        _down(by, call.y, offsets, call.token, call.weight, call.arena, call.down, hidden, ffn, scratch.act, *room)
 
     workers = min(threads(), scratch.threads)
     passes = (
-        (quantise, -(-len(token) // _ROUTES)),
-        (gate_up, slots * (ffn // COLUMNS)),
+        (quantise, -(-len(call.token) // _ROUTES)),
+        (gate_up, len(call.gate) * (ffn // COLUMNS)),
         (project_down, -(-hidden // (COLUMNS * _DOWN_STRIPS))),
     )
     for work, shares in passes:
         run_workers(work, shares, workers, shares)
-
-
-def _check_routes(offsets: NDArray[np.int64], token: NDArray[np.int32], tokens: int) -> None:
-    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(token) or (offsets[1:] < offsets[:-1]).any():
-        raise ValueError(f"offsets must rise from 0 to the number of routes, {len(token)}")
-    if len(token) and (token.min() < 0 or token.max() >= tokens):
-        raise ValueError(f"a route names token {token.min()} or {token.max()} of {tokens}")
-
-
-def _check_arena(arena: U8, planes: tuple[I64, I64, I64], offsets: I64, hidden: int, ffn: int) -> None:
-    if arena.ndim != 1 or arena.dtype != np.uint8 or not arena.flags.c_contiguous or arena.ctypes.data % 4:
-        raise ValueError("the arena must be a flat, contiguous array of bytes at an address that is a multiple of 4")
-    used = offsets[1:] > offsets[:-1]
-    for plane, sizes in zip(planes, ((ffn, hidden), (ffn, hidden), (hidden, ffn)), strict=True):
-        end = len(arena) - projection_bytes(LAYOUT, *sizes)
-        first = plane[used]
-        if len(first) and (first.min() < 0 or first.max() > end or (first % 4).any()):
-            raise ValueError(
-                f"a slot's projection lies outside the arena of {len(arena)} bytes, or off a multiple of 4"
-            )
-
-
-def _check_scratch(scratch: Scratch, routes: int, hidden: int, ffn: int) -> None:
-    if routes > scratch.max_rows or hidden > scratch.hidden or ffn > scratch.ffn:
-        raise ValueError(
-            f"scratch memory for {scratch.max_rows} routes of {scratch.hidden} x {scratch.ffn} cannot hold {routes} of"
-            f" {hidden} x {ffn}"
-        )
 
 
 @compiled

@@ -6,6 +6,7 @@ Decided before any instruction is emitted: LLVM aborts the process over one that
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from estream_lab.kernels.features import features
@@ -36,9 +37,9 @@ VARIANTS = (
 """From the fastest to the one that runs anywhere. Results are the same bits."""
 
 
-def choose(present: frozenset[str]) -> Variant:
-    """The fastest variant for a processor with these features."""
-    return next(variant for variant in VARIANTS if variant.needs <= present)
+def choose(present: frozenset[str], variants: Sequence[Variant] = VARIANTS) -> Variant:
+    """The first variant for a processor with these features: the fastest."""
+    return next(variant for variant in variants if variant.needs <= present)
 
 
 def variant() -> Variant:
@@ -47,12 +48,18 @@ def variant() -> Variant:
 
 
 def description() -> str:
-    """One line for `doctor`: what is used here, and which faster ones the processor lacks what for."""
-    here, present = variant(), features()
+    """One line for `doctor`: see `describe`."""
+    return describe(VARIANTS)
+
+
+def describe(variants: Sequence[Variant]) -> str:
+    """One line: which variant is used here, and which faster ones the processor lacks what for."""
+    present = features()
+    here = choose(present, variants)
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     lacks = [
         f"{other.name} lacks {', '.join(sorted(other.needs - present))}"
-        for other in VARIANTS[: VARIANTS.index(here)]
+        for other in variants[: variants.index(here)]
         if other.name.startswith("avx") == x86
     ]
     return f"{here.name} ({here.instruction})" + "".join(f"; {line}" for line in lacks)

@@ -92,7 +92,7 @@ def provenance_line(provenance: Provenance) -> str:
     settings = [f"{symbol}={get(key)}" for symbol, key in SETTINGS if key in provenance]
     if settings:
         parts.append(" ".join(settings))
-    for key, form in (("tokens", "{} tokens"), ("threads", "{} threads"), ("layout", "{}"), ("numerics_profile", "{}")):
+    for key, form in FORMS:
         if get(key):
             parts.append(form.format(get(key)))
     for key, form in (("seed", "seed {}"), ("note", "{}")):
@@ -106,6 +106,13 @@ def provenance_line(provenance: Provenance) -> str:
     return wrap(parts)
 
 
+FORMS = (
+    ("tokens", "{} tokens"),
+    ("threads", "{} threads"),
+    ("layout", "{}"),
+    ("dense_quant", "dense {}"),
+    ("numerics_profile", "{}"),
+)
 SETTINGS = (("G", "group_size"), ("B", "banks"), ("Q", "queue_depth"))
 
 

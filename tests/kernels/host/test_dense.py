@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host import LinearScratch, linear, pack_dense, reference
+from estream_lab.kernels.host import LinearScratch, linear, pack_bf16, pack_dense, reference
+from estream_lab.kernels.host.bf16 import narrow, widen
+from estream_lab.kernels.host.dense import SIZES
 
 F32 = NDArray[np.float32]
 
@@ -64,6 +66,20 @@ def test_a_row_does_not_depend_on_the_rows_around_it(rows: int, data: st.DataObj
     assert np.concatenate(parts).tobytes() == whole.tobytes()
 
 
+@settings(max_examples=30)
+@given(st.integers(0, 420), st.integers(1, 300), st.integers(1, 100), st.integers(0, 2**32 - 1))
+def test_bf16_panels_give_the_bits_of_fp32_panels(rows: int, depth: int, columns: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    bits = narrow(normal(rng, columns, depth) * np.float32(2.0) ** rng.integers(-126, 100, (columns, depth)))
+    wide = widen(bits, np.empty(bits.shape, np.float32))
+    half, whole = pack_bf16(bits), pack_dense(wide)
+    x, ids = normal(rng, rows, depth), rng.integers(0, columns, 7)
+    assert linear(x, half).tobytes() == linear(x, whole).tobytes()
+    room = np.empty((2, 7, depth), np.float32)
+    assert half.rows(ids, room[0]).tobytes() == whole.rows(ids, room[1]).tobytes() == wide[ids].tobytes()
+    assert half.nbytes == half.bytes_for(columns, depth) == whole.nbytes // 2 == whole.bytes_for(columns, depth) // 2
+
+
 def test_packs_any_floating_type_and_pads_with_zeros() -> None:
     w = normal(np.random.default_rng(0), 45, 7).astype(np.float16)
     packed = pack_dense(w)
@@ -96,11 +112,10 @@ def test_refuses_shapes_that_do_not_fit() -> None:
 
 def test_one_scratch_serves_many_calls() -> None:
     rng = np.random.default_rng(0)
-    scratch = LinearScratch(400, 2)
+    scratch = LinearScratch(400, 2, SIZES)
     for rows, depth, columns in ((400, 96, 70), (1, 7, 3), (193, 200, 33)):
         x, w = normal(rng, rows, depth), pack_dense(normal(rng, columns, depth))
         out = np.full((rows, columns), np.nan, np.float32)
         assert linear(x, w, out, scratch).tobytes() == linear(x, w).tobytes()
-    assert scratch.nbytes == LinearScratch.bytes_for(400, 2) == scratch.index.nbytes + scratch.tiles.nbytes
-    with pytest.raises(ValueError, match="scratch memory for 400 rows cannot hold 401"):
+    with pytest.raises(ValueError, match="scratch memory for 400 rows, .* cannot hold 401"):
         linear(normal(rng, 401, 3), pack_dense(normal(rng, 2, 3)), scratch=scratch)

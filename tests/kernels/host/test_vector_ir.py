@@ -1,10 +1,9 @@
-"""The micro-kernel is the same chain of roundings for every register block, vector width and processor."""
+"""Folds and counters; and the kernels made of these words give the same bits on every processor."""
 
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,37 +11,10 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host import linear, pack_dense, reference, vector_ir
-from estream_lab.kernels.host.vector_ir import FOLD_LANES, address, largest_of, sum_of, take_share, tile_kernel
+from estream_lab.kernels.host import linear, pack_dense
+from estream_lab.kernels.host.vector_ir import FOLD_LANES, address, largest_of, sum_of, take_share
 
 F32 = NDArray[np.float32]
-
-
-def add_tile(rows: int) -> Callable[[F32, NDArray[np.int32], F32, F32], None]:
-    kernel = tile_kernel(rows)
-
-    @njit
-    def run(x: F32, index: NDArray[np.int32], w: F32, c: F32) -> None:
-        kernel(address(x), address(index), x.shape[1], address(w), x.shape[1], address(c), c.shape[1])
-
-    return run
-
-
-@pytest.mark.parametrize(("rows", "lanes"), [(1, 8), (2, 4), (3, 8), (3, 16), (8, 16)])
-def test_every_register_block_equals_numpy(monkeypatch: pytest.MonkeyPatch, rows: int, lanes: int) -> None:
-    monkeypatch.setattr(vector_ir, "LANES", lanes)
-    run = add_tile(rows)
-    rng = np.random.default_rng(rows)
-    for depth in (0, 1, 37):
-        x, w = rng.standard_normal((9, depth)).astype(np.float32), rng.standard_normal((depth, 32)).astype(np.float32)
-        index = rng.integers(0, 9, rows + 1).astype(np.int32)
-        c = rng.standard_normal((rows + 1, 40)).astype(np.float32)
-        expected = c.copy()
-        for k in range(depth):
-            row = x[index[:rows], k, None]
-            expected[:rows, :32] = reference.fma(row, w[k], expected[:rows, :32])
-        run(x, index, w, c)
-        assert c.tobytes() == expected.tobytes()  # nothing beyond the tile is touched
 
 
 @pytest.mark.parametrize("count", [8, 64])

@@ -1,6 +1,7 @@
-"""Random experts and routes in q4-32x32, for tests of the int8 operator."""
+"""Random experts and routes in q4-32x32, for tests of the int8 operator and those like it."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ F32 = NDArray[np.float32]
 class Bank:
     """Random experts, packed into an arena, and routes to them."""
 
+    lane: ClassVar[Any] = int8
+    numpy: ClassVar[Any] = reference
+
     hidden: int
     ffn: int
     x: F32
@@ -28,7 +32,7 @@ class Bank:
     experts: list[tuple[reference.Quantised, reference.Quantised, reference.Quantised]]
 
     @classmethod
-    def random(cls, seed: int, hidden: int, ffn: int, counts: list[int], tokens: int = 17) -> "Bank":
+    def random(cls, seed: int, hidden: int, ffn: int, counts: list[int], tokens: int = 17) -> Self:
         rng = np.random.default_rng(seed)
         pieces: list[NDArray[np.uint8]] = []
         planes = np.zeros((3, len(counts)), np.int64)
@@ -58,16 +62,16 @@ class Bank:
             [experts[slot] for slot in range(len(counts))],
         )
 
-    def run(self, scratch: int8.Scratch | None = None, y: F32 | None = None) -> F32:
+    def run(self, scratch: Any = None, y: F32 | None = None) -> F32:
         """y with the results added: zero if none is given."""
         y = np.zeros_like(self.x) if y is None else y
-        scratch = scratch or int8.Scratch(max(1, len(self.token)), self.hidden, self.ffn, host.threads())
+        scratch = scratch or self.lane.Scratch(max(1, len(self.token)), self.hidden, self.ffn, host.threads())
         routes = (self.offsets, self.token, self.weight)
-        int8.expert_bank(self.x, y, *routes, self.arena, *self.planes, self.hidden, self.ffn, scratch)
+        self.lane.expert_bank(self.x, y, *routes, self.arena, *self.planes, self.hidden, self.ffn, scratch)
         return y
 
     def expected(self, y: F32 | None = None) -> F32:
         """What NumPy says."""
         y = np.zeros_like(self.x) if y is None else y
-        reference.expert_bank(self.x, y, self.offsets, self.token, self.weight, self.experts)
+        self.numpy.expert_bank(self.x, y, self.offsets, self.token, self.weight, self.experts)
         return y

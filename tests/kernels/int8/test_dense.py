@@ -13,18 +13,10 @@ from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
 from estream_lab.kernels import host
-from estream_lab.kernels.int8 import (
-    LinearScratch,
-    Q4Strips,
-    Q8Strips,
-    linear_q4,
-    linear_q8,
-    pack_q4,
-    pack_q8,
-    reference,
-)
+from estream_lab.kernels.host import LinearScratch
+from estream_lab.kernels.int8 import Q4Strips, Q8Strips, pack_q4, pack_q8, reference
 from estream_lab.kernels.int8.q8 import dequantise_q8_0, quantise_q8_0, unpack_q8_32x32
-from estream_lab.kernels.int8.scratch import ROW_BLOCK
+from estream_lab.kernels.int8.scratch import ROW_BLOCK, linear_sizes
 from estream_lab.kernels.layout import unpack_q4_32x32
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
@@ -36,7 +28,6 @@ class Format:
     """One kind of weights: the operator and its plain version."""
 
     pack: Callable[[F32], Any]
-    linear: Callable[..., F32]
     quantise: Callable[[F32], Any]
     dequantise: Callable[..., F32]
     reference: Callable[..., F32]
@@ -46,8 +37,8 @@ class Format:
 
 
 FORMATS = {
-    "q4": Format(pack_q4, linear_q4, quantise_q4_0, dequantise_q4_0, reference.linear),
-    "q8": Format(pack_q8, linear_q8, quantise_q8_0, dequantise_q8_0, reference.linear_q8),
+    "q4": Format(pack_q4, quantise_q4_0, dequantise_q4_0, reference.linear),
+    "q8": Format(pack_q8, quantise_q8_0, dequantise_q8_0, reference.linear_q8),
 }
 every_format = pytest.mark.parametrize("kind", FORMATS.values(), ids=FORMATS.keys())
 ROWS = st.one_of(st.integers(0, 12), st.integers(13, 2 * ROW_BLOCK + 20))
@@ -71,7 +62,7 @@ def problem(seed: int, rows: int, depth: int, columns: int) -> tuple[F32, F32]:
 @given(seed=st.integers(0, 2**32 - 1), rows=ROWS, blocks=st.integers(1, 11), columns=st.integers(1, 140))
 def test_equals_numpy_bit_for_bit(kind: Format, seed: int, rows: int, blocks: int, columns: int) -> None:
     x, w = problem(seed, rows, 32 * blocks, columns)
-    assert kind.linear(x, kind.pack(w)).tobytes() == kind.expected(x, w).tobytes()
+    assert kind.pack(w).linear(x).tobytes() == kind.expected(x, w).tobytes()
 
 
 @every_format
@@ -81,9 +72,9 @@ def test_neither_threads_nor_cuts_change_a_row(kind: Format, rows: int, cuts: li
     x, w = problem(rows, rows, 160, 170)
     packed = kind.pack(w)
     host.set_threads(1)
-    whole = kind.linear(x, packed)
+    whole = packed.linear(x)
     host.set_threads(min(threads, host.thread_limit()))
-    parts = [kind.linear(part, packed) for part in np.split(x, sorted(min(cut, rows) for cut in cuts))]
+    parts = [packed.linear(part) for part in np.split(x, sorted(min(cut, rows) for cut in cuts))]
     assert np.concatenate(parts).tobytes() == whole.tobytes()
 
 
@@ -97,7 +88,7 @@ def test_is_close_to_fp64_on_the_same_weights(kind: Format, activations: str) ->
     elif activations == "outliers":
         x[:, 7::128] *= 30
     exact = x.astype(np.float64) @ kind.dequantise(*kind.quantise(w)).astype(np.float64).T
-    assert np.linalg.norm(kind.linear(x, kind.pack(w)) - exact) <= 0.02 * np.linalg.norm(exact)
+    assert np.linalg.norm(kind.pack(w).linear(x) - exact) <= 0.02 * np.linalg.norm(exact)
 
 
 def test_packs_any_floating_type_and_pads_with_zeros() -> None:
@@ -121,7 +112,7 @@ def test_writes_where_it_is_told(kind: Format) -> None:
     x, w = problem(0, 4, 64, 45)
     room = np.full((6, 45), np.nan, np.float32)
     out = room[1:5]
-    assert kind.linear(x, kind.pack(w), out) is out
+    assert kind.pack(w).linear(x, out) is out
     assert np.array_equal(out, kind.expected(x, w))
     assert np.isnan(room[[0, 5]]).all()
 
@@ -130,31 +121,33 @@ def test_writes_where_it_is_told(kind: Format) -> None:
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_row_that_is_not_finite_spoils_itself_alone(kind: Format, wrong: float) -> None:
     x, w = problem(0, 60, 64, 45)
-    clean = kind.linear(x, kind.pack(w))
+    clean = kind.pack(w).linear(x)
     x[41, 40] = wrong
-    got = kind.linear(x, kind.pack(w))
+    got = kind.pack(w).linear(x)
     assert np.isnan(got[41]).all()
     assert np.delete(got, 41, axis=0).tobytes() == np.delete(clean, 41, axis=0).tobytes()
 
 
 @every_format
 def test_one_scratch_serves_many_calls(kind: Format) -> None:
-    scratch = LinearScratch(400, 288, 2)
+    scratch = LinearScratch(400, 2, linear_sizes(288))
     for rows, depth, columns in ((400, 96, 70), (1, 288, 3), (193, 32, 33)):
         x, w = problem(rows, rows, depth, columns)
         out = np.full((rows, columns), np.nan, np.float32)
-        assert kind.linear(x, kind.pack(w), out, scratch).tobytes() == kind.expected(x, w).tobytes()
+        assert kind.pack(w).linear(x, out, scratch).tobytes() == kind.expected(x, w).tobytes()
 
 
-def test_scratch_counts_its_bytes() -> None:
-    scratch = LinearScratch(100, 64, 2)
-    arrays = [a for a in vars(scratch).values() if isinstance(a, np.ndarray)]
-    assert scratch.nbytes == LinearScratch.bytes_for(100, 64, 2) == sum(a.nbytes for a in arrays)
-    assert scratch.x.nbytes == 100 * 2 * 40
-    assert all(a.ctypes.data % 64 == 0 for a in arrays)
-    for sizes in ((0, 64, 2), (1, 31, 2), (1, 64, 0)):
-        with pytest.raises(ValueError, match="at least one row, one block of 32 inputs"):
-            LinearScratch(*sizes)
+@every_format
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32 - 1), blocks=st.integers(1, 5), columns=st.integers(1, 70), data=st.data())
+def test_rows_are_the_dequantised_weights(
+    kind: Format, seed: int, blocks: int, columns: int, data: st.DataObject
+) -> None:
+    _, w = problem(seed, 1, 32 * blocks, columns)
+    ids = np.array(data.draw(st.lists(st.integers(0, columns - 1), max_size=9)), np.int32)
+    out = np.full((len(ids), 32 * blocks), np.nan, np.float32)
+    assert kind.pack(w).rows(ids, out) is out
+    assert out.tobytes() == kind.dequantise(*kind.quantise(w))[ids].tobytes()
 
 
 @every_format
@@ -164,14 +157,15 @@ def test_allocates_nothing_with_out_and_scratch(kind: Format) -> None:
     most = []
     for sizes in ((1, 32, 1), (300, 288, 140)):
         x, w = problem(0, *sizes)
-        packed, out, scratch = kind.pack(w), np.empty((sizes[0], sizes[2]), np.float32), LinearScratch(300, 288, 1)
-        kind.linear(x, packed, out, scratch)
+        packed, out = kind.pack(w), np.empty((sizes[0], sizes[2]), np.float32)
+        scratch = LinearScratch(300, 1, linear_sizes(288))
+        packed.linear(x, out, scratch)
         tracemalloc.start()
         try:
-            kind.linear(x, packed, out, scratch)
+            packed.linear(x, out, scratch)
             tracemalloc.reset_peak()
             start, _ = tracemalloc.get_traced_memory()
-            kind.linear(x, packed, out, scratch)
+            packed.linear(x, out, scratch)
             most.append(tracemalloc.get_traced_memory()[1] - start)
         finally:
             tracemalloc.stop()
@@ -183,15 +177,15 @@ def test_refuses_what_does_not_fit(kind: Format) -> None:
     x, w = problem(0, 4, 64, 20)
     packed = kind.pack(w)
     with pytest.raises(ValueError, match=r"x must have shape \(any, 64\), not \(4, 32\)"):
-        kind.linear(x[:, :32], packed)
+        packed.linear(x[:, :32])
     with pytest.raises(ValueError, match="out must be a writable, C-contiguous float32"):
-        kind.linear(x, packed, np.zeros((20, 4), np.float32).T)
-    with pytest.raises(ValueError, match="scratch memory for 3 rows of 64 inputs cannot hold 4 of 64"):
-        kind.linear(x, packed, scratch=LinearScratch(3, 64, 1))
-    with pytest.raises(ValueError, match="scratch memory for 4 rows of 32 inputs cannot hold 4 of 64"):
-        kind.linear(x, packed, scratch=LinearScratch(4, 32, 1))
+        packed.linear(x, np.zeros((20, 4), np.float32).T)
+    with pytest.raises(ValueError, match="scratch memory for 3 rows, .* cannot hold 4, "):
+        packed.linear(x, scratch=LinearScratch(3, 1, linear_sizes(64)))
+    with pytest.raises(ValueError, match=r"row=40, .* cannot hold 4, LinearSizes\(row=80, "):
+        packed.linear(x, scratch=LinearScratch(4, 1, linear_sizes(32)))
     with pytest.raises(ValueError, match=r"blocks must have shape \(1, 2, "):
-        kind.linear(x, replace(packed, blocks=packed.blocks[:, :1]))
+        replace(packed, blocks=packed.blocks[:, :1]).linear(x)
     for shape in ((4,), (4, 33), (0, 32), (4, 0)):
         with pytest.raises(ValueError, match="K a multiple of 32"):
             kind.pack(np.zeros(shape, np.float32))
@@ -202,7 +196,8 @@ def test_refuses_what_does_not_fit(kind: Format) -> None:
 
 def test_refuses_weights_of_the_other_kind() -> None:
     x, w = problem(0, 4, 64, 20)
+    four, eight = pack_q4(w), pack_q8(w)
     with pytest.raises(ValueError, match=r"blocks must have shape \(1, 2, 576\), not \(1, 2, 1088\)"):
-        linear_q4(x, pack_q8(w))  # type: ignore[arg-type]
+        replace(four, blocks=eight.blocks).linear(x)
     with pytest.raises(ValueError, match=r"blocks must have shape \(1, 2, 1088\), not \(1, 2, 576\)"):
-        linear_q8(x, pack_q4(w))  # type: ignore[arg-type]
+        replace(eight, blocks=four.blocks).linear(x)

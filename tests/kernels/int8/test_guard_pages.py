@@ -9,39 +9,17 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
-import ctypes, mmap, os, signal, sys
+import signal
 import numpy as np
 from dataclasses import replace
 from numba import njit
 from estream_lab.kernels import host, int8
 from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import strip
+from estream_lab.kernels.int8.scratch import linear_sizes
+from tests.kernels.guard_pages import array, ends, guarded
 from tests.kernels.int8.banks import Bank
 from tests.kernels.int8.test_dense import FORMATS, problem
-
-PAGE, PROT_NONE = mmap.PAGESIZE, 0
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-kept = []
-
-
-def guarded(size, at_end, shift=0):
-    "The address of `size` bytes between two forbidden pages, at the end or the start of what lies between."
-    room = -(-size // PAGE) * PAGE
-    pages = mmap.mmap(-1, room + 2 * PAGE)
-    kept.append(pages)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-    for page in (base, base + PAGE + room):
-        assert libc.mprotect(page, PAGE, PROT_NONE) == 0
-    return base + PAGE + (room - size if at_end else 0) + shift
-
-
-def array(like, at_end, shift=0):
-    at = guarded(like.nbytes, at_end, shift)
-    made = np.ctypeslib.as_array((ctypes.c_uint8 * like.nbytes).from_address(at)).view(like.dtype).reshape(like.shape)
-    if not shift:
-        made[...] = like
-    return made
 
 
 @njit
@@ -87,26 +65,13 @@ def projection_case(kind, rows, at_end, wrong=None):
     kind = FORMATS[kind]
     x, w = problem(3, rows, 352, 80)
     expected = kind.expected(x, w)
-    scratch = int8.LinearScratch(rows, 352, 1)
-    for name in ("x", "panels", "tiles"):
+    scratch = host.LinearScratch(rows, 1, linear_sizes(352))
+    for name in ("rows", "panels", "tiles"):
         setattr(scratch, name, array(getattr(scratch, name), at_end, off("scratch." + name)))
     packed = kind.pack(w)
     packed = replace(packed, blocks=array(packed.blocks, at_end, off("blocks")))
     out = array(np.zeros_like(expected), at_end, off("out"))
-    assert kind.linear(array(x, at_end, off("x")), packed, out, scratch).tobytes() == expected.tobytes()
-
-
-def ends(case, *arguments):
-    "How a child ends that runs a case: 0, or the signal that killed it."
-    child = os.fork()
-    if child == 0:
-        try:
-            case(*arguments)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    status = os.waitpid(child, 0)[1]
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    assert packed.linear(array(x, at_end, off("x")), out, scratch).tobytes() == expected.tobytes()
 
 
 host.set_threads(1)
@@ -128,7 +93,7 @@ for at_end in (True, False):
     for kind in FORMATS:
         for rows in (1, 7, 33, 200):
             assert ends(projection_case, kind, rows, at_end) == 0, (kind, rows, at_end)
-        for name in "x blocks out scratch.x scratch.panels scratch.tiles".split():
+        for name in "x blocks out scratch.rows scratch.panels scratch.tiles".split():
             if kind == "q8" and name == "scratch.panels":
                 continue  # which it doesn't touch
             killed = ends(projection_case, kind, 200, at_end, name)

@@ -29,7 +29,8 @@ def describe(
 
     `relative_error` is that of the first kind of activations, `token_error` the largest of a single token there;
     `macs_per_weight_byte` holds the layer's multiply-accumulates against the weights of the experts that its routes
-    reach, read once; `slowdown` = its time while competitors ran / without, None where there were none.
+    reach, read once; `slowdown` = its time while competitors ran / without in the same round, the median of all rounds,
+    None where there were none.
     """
     middle, shape = statistics.median(times.seconds), job.weights.shape
     macs, first = shape.macs(job.tokens), next(iter(errors.values()))
@@ -46,7 +47,7 @@ def describe(
         "seconds_median": middle,
         "seconds": list(times.seconds),
         "seconds_contended": list(times.contended),
-        "slowdown": statistics.median(times.contended) / middle if times.contended else None,
+        "slowdown": _slowdown(times),
         "macs_per_second": macs / middle,
         "bytes_per_weight": row.bytes_per_weight,
         "macs_per_weight_byte": macs / read,
@@ -56,6 +57,13 @@ def describe(
         "token_errors": {kind: error.token for kind, error in errors.items()},
         **prepared.notes,
     }
+
+
+def _slowdown(times: RowTimes) -> float | None:
+    """By round, so that what else slows some rounds down is in both of its times."""
+    if not times.contended:
+        return None
+    return statistics.median(busy / alone for busy, alone in zip(times.contended, times.seconds, strict=True))
 
 
 def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

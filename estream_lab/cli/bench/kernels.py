@@ -116,7 +116,9 @@ def table(found: dict[str, Any]) -> str:
         *_cleared(found),
     ]
     if found["competitors"]:
-        lines.append(f"x busy: time beside {found['competitors']} busy processes, in parts of that without")
+        lines.append(
+            f"x busy: time beside {found['competitors']} busy processes, in parts of that without in the same round"
+        )
     for shape, tokens in dict.fromkeys((row["shape"], row["tokens"]) for row in found["rows"]):
         lines += ["", f"{shape}, {tokens} tokens", " ".join(f"{title:>{width}}" for title, width in columns)]
         rows = [row for row in found["rows"] if (row["shape"], row["tokens"]) == (shape, tokens)]

@@ -27,7 +27,7 @@ PEERS_READY := $(PEERS)/.installed
 PYTEST := $(PY) -m pytest $(PYTEST_ARGS)
 
 .PHONY: help install lab test test-full demo ui bench picture latency lint format typecheck lock counts oracle peers protocol faults clean
-.PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle
+.PHONY: lane-unit lane-boundscheck lane-full lane-ui lane-oracle lane-peers
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,21 +70,27 @@ $(ORACLE_READY): oracle/requirements.lock oracle/torch-cpu.lock oracle/torch-pyp
 
 # llama.cpp for this very processor, with all of its instructions (and never from pip's cache, which may be another's);
 # without the programs that nothing here runs
-LLAMA_CPP_FLAGS := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF \
-  -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
+LLAMA_CPP_FLAGS := -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TESTS=OFF \
+  -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF
 
-$(PEERS_READY): peers/requirements.lock peers/llama-cpp.lock peers/kt-kernel.lock oracle/torch-cpu.lock oracle/torch-pypi.lock
+$(PEERS_READY): peers/requirements.lock peers/llama-cpp.lock peers/llama_cpp.cmake peers/kt-kernel.lock \
+    peers/kt_kernel_wheels.py oracle/torch-cpu.lock oracle/torch-pypi.lock
 	@$(CHECK_PYTHON)
 	@command -v c++ >/dev/null || { echo "make: llama.cpp is built from source: install a C++ compiler (Debian and Ubuntu: apt install g++)" >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(PEERS)
 	$(call INSTALL_TORCH,$(PEERS))
 	$(PEERS)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r peers/requirements.lock
-	PATH="$(abspath $(PEERS))/bin:$$PATH" CMAKE_ARGS="$(LLAMA_CPP_FLAGS)" \
+	PATH="$(abspath $(PEERS))/bin:$$PATH" \
+	  CMAKE_ARGS="$(LLAMA_CPP_FLAGS) -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(abspath peers/llama_cpp.cmake)" \
 	  $(PEERS)/bin/python $(PIP_INSTALL) --no-cache-dir --no-deps --no-build-isolation --no-binary llama-cpp-python --require-hashes -r peers/llama-cpp.lock
 	echo "$(LLAMA_CPP_FLAGS); $$(c++ --version | head -n 1)" > $(PEERS)/llama-cpp-build.txt
 	$(PEERS)/bin/python -m pip check
-	$(PEERS)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r peers/kt-kernel.lock 2>/dev/null \
-	  || echo "pip finds no kt-kernel for this platform: the peer ktransformers is left out"
+	$(PEERS)/bin/python peers/kt_kernel_wheels.py > $(PEERS)/ktransformers-absent.txt
+	if [ -s $(PEERS)/ktransformers-absent.txt ]; then \
+	  echo "the peer ktransformers is left out: $$(cat $(PEERS)/ktransformers-absent.txt)"; \
+	else \
+	  $(PEERS)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r peers/kt-kernel.lock; \
+	fi
 	@touch $@
 
 install: $(RUNTIME) ## set up the environment in .venv, nothing else
@@ -121,7 +127,7 @@ bench: $(RUNTIME) ## peak memory of one arena under models of growing size (need
 
 test: lint typecheck lane-unit ## lint, types and the unit lane
 
-test-full: lane-boundscheck lane-full lane-ui lane-oracle ## the slow lanes: bounds checks, whole grids, browser, oracle
+test-full: lane-boundscheck lane-full lane-ui lane-oracle lane-peers ## the slow lanes: bounds checks, whole grids, browser, oracle, peers
 
 ui: $(DEV) ## the browser tests alone
 	$(PYTEST) tests/ui
@@ -141,6 +147,9 @@ lane-ui: $(DEV)
 
 lane-oracle: $(ORACLE_READY)
 	$(ORACLE)/bin/python -m pytest $(PYTEST_ARGS) --lane oracle tests/oracle
+
+lane-peers: $(DEV) $(PEERS_READY)
+	$(PYTEST) --lane peers tests/peers
 
 # ---- development
 
@@ -173,7 +182,7 @@ lock: $(DEV) ## make the locks from pyproject.toml (LOCK_ARGS=--upgrade takes ne
 	$(PY) -m peers.lock $(LOCK_ARGS)
 
 counts: ## record how many tests each lane passes, in tests/counts.toml
-	$(MAKE) lane-unit lane-boundscheck lane-full lane-ui lane-oracle PYTEST_ARGS=--write-count
+	$(MAKE) lane-unit lane-boundscheck lane-full lane-ui lane-oracle lane-peers PYTEST_ARGS=--write-count
 
 clean: ## remove what was built (stores, reports, caches); environments stay
 	rm -rf build out .pytest_cache .mypy_cache .ruff_cache .hypothesis

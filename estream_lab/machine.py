@@ -139,6 +139,14 @@ def available_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def busy_seconds() -> float:
+    """Seconds that this computer's processors worked since it started, for whomever, and those of its host that it was
+    kept waiting for.
+    """
+    times = psutil.cpu_times()._asdict()  # the time of a guest is counted as its user's, too
+    return float(sum(times.get(kind, 0.0) for kind in ("user", "nice", "system", "irq", "softirq", "steal")))
+
+
 def processor() -> str:
     """The processor's name, as the system gives it."""
     try:

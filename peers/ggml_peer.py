@@ -39,6 +39,7 @@ class Ggml:
                 "quant": quant,
                 "default": quant == "q4_0",
                 "bytes_per_weight": self._bytes_per_weight(quant),
+                "copies": 1,
             }
             for name, (quant, _) in SWEEP.items()
         ]

@@ -86,7 +86,7 @@ class KTransformers:
             "features": kt_kernel.__cpu_variant__,
         }
         rows = [
-            {"name": name, "quant": quant, "default": quant == "q4_0", "bytes_per_weight": 2 * 18 / 32}
+            {"name": name, "quant": quant, "default": quant == "q4_0", "bytes_per_weight": 18 / 32, "copies": 2}
             for name, (_, quant, _, _) in METHODS.items()
         ]
         return {"build": build, "rows": rows}

@@ -7,7 +7,8 @@ Requests and answers, beside those of `serve.answer_lines` (estream_lab/bench/pr
     {"do": "quantise", "source": file, "quant": ..., "threads": n, "into": file}                      -> {}
     {"do": "prepare", "row": ..., "model": file, "tokens": T, "threads": n, "repack": bool, "ubatch": n,
      "flash": "on" | "off", "cache": "f32"}                -> {"tensors": {...}, ...}
-    {"do": "run", "row": ..., "tokens": file of int32, "outputs": file or null}     -> {"seconds": ...}
+    {"do": "run", "row": ..., "tokens": file of int32, "outputs": file or null}
+                                                           -> {"seconds": ..., "peak_rss_bytes": ...}
     {"do": "release", "row": ...}                          -> {}
 
 `repack`, `ubatch`, `flash` and `cache` may be null: then it is what the library does by itself. Outputs are the last
@@ -15,6 +16,7 @@ token's logits, float32 (V,).
 """
 
 import ctypes
+import resource
 import sys
 import time
 from collections import Counter
@@ -120,7 +122,7 @@ class Llama:
         if outputs:
             logits = llama.llama_get_logits_ith(prefill.context, -1)
             np.ctypeslib.as_array(logits, (prefill.vocab,)).astype("<f4").tofile(outputs)
-        return {"seconds": seconds}
+        return {"seconds": seconds, "peak_rss_bytes": peak_rss_bytes()}
 
     def release(self, row):
         """Free the context, and the model when no row is left on it."""
@@ -128,6 +130,12 @@ class Llama:
         llama.llama_free(prefill.context)
         if all(other.model != prefill.model for other in self.rows.values()):
             llama.llama_model_free(self.models.pop(prefill.model))
+
+
+def peak_rss_bytes():
+    """Highest resident set of this process since it started."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def tensor_types(path):

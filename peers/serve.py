@@ -3,11 +3,13 @@
 Requests and answers (estream_lab/bench/session.py is the other side):
 
     {"do": "offer"}                                  -> {"build": {...}, "rows": [{"name": ..., "quant": ...,
-                                                         "default": bool, "bytes_per_weight": ...}]}
+                                                         "default": bool, "bytes_per_weight": ..., "copies": ...}]}
     {"do": "prepare", "row": ..., "layer": {...}}    -> {"arithmetic": ..., "own_weights": bool, ...}
     {"do": "run", "row": ..., "inputs": file, "outputs": file or null}    -> {"seconds": ...}
     {"do": "weights", "row": ..., "into": file}      -> {}     the row's own weights, dequantised
     {"do": "release", "row": ...}                    -> {}
+
+A row multiplies by weights of `bytes_per_weight`, and holds `copies` of them.
 
 An answer is {"ok": {...}}, {"unsupported": reason} or {"error": text}; standard output holds nothing else. The end of
 standard input ends the program. Arrays travel as files of plain little-endian numbers:
@@ -18,8 +20,10 @@ standard input ends the program. Arrays travel as files of plain little-endian n
     outputs: y (T, H) float32
 """
 
+import ctypes
 import json
 import os
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +100,7 @@ def answer_lines(answer):
     Args:
         answer: gives the object to answer a request with; it may raise `Unsupported`.
     """
+    end_with_parent()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not get between the answers
     for line in sys.stdin:
@@ -107,6 +112,12 @@ def answer_lines(answer):
             found = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(found) + "\n")
         answers.flush()
+
+
+def end_with_parent():
+    """Linux: end when the bench does, even while it has this process stopped and the end of its input goes unseen."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, prctl(2)
 
 
 def _answer(peer, layers, request):

@@ -87,7 +87,13 @@ class Torch:
             "features": torch.backends.cpu.get_cpu_capability(),
         }
         rows = [
-            {"name": name, "quant": f"q4_0 as {name}", "default": False, "bytes_per_weight": dtype.itemsize}
+            {
+                "name": name,
+                "quant": f"q4_0 as {name}",
+                "default": False,
+                "bytes_per_weight": dtype.itemsize,
+                "copies": 1,
+            }
             for name, dtype in ROWS.items()
         ]
         return {"build": build, "rows": rows}

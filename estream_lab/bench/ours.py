@@ -102,7 +102,8 @@ LANES = (
 class OurRow:
     """A row of ours: see `rows.Row`."""
 
-    implementation, quant, bytes_per_weight = "estream", "q4_0", 18 / 32
+    implementation, quant, bytes_per_weight, copies = "estream", "q4_0", 18 / 32, 1
+    process: int | None = None
 
     def __init__(self, lane: Lane) -> None:
         self._lane, self.name, self.default = lane, lane.name, lane.make is fp32

@@ -1,8 +1,13 @@
-"""What this machine's registers reach: the ceiling that rows are held to."""
+"""What this machine reaches at most: the ceilings that rows are held to."""
 
+from estream_lab.kernels.host.peak import fma_peak, read_bandwidth
 from estream_lab.kernels.int8.peak import peak
+
+READ = "read_bytes_per_second"
 
 
 def peaks(threads: int) -> dict[str, float]:
-    """Multiply-accumulates a second of `threads` threads with registers alone, by arithmetic, measured now."""
-    return {"int8": peak(threads)}
+    """Measured now, with `threads` threads: multiply-accumulates a second with registers alone, by arithmetic, and
+    under `READ` the bytes a second that come from memory.
+    """
+    return {"int8": peak(threads), "fp32": fma_peak(threads), READ: read_bandwidth(threads)}

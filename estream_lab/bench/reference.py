@@ -1,5 +1,7 @@
 """A layer of experts in float64, for a sample of tokens: what every row's output is held to."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,8 +42,23 @@ def reference(inputs: Inputs, weights: Dequantised, distinct: int) -> NDArray[np
     return y
 
 
-def relative_error(y: NDArray[np.float32], exact: NDArray[np.float64]) -> float:
-    """Relative L2 error of a row's whole output (T, H) against `reference`; infinite where any output isn't finite."""
+@dataclass(frozen=True)
+class Error:
+    """Relative L2 errors of a row's output against `reference`.
+
+    Attributes:
+        whole: of all sampled tokens together.
+        token: the largest of a single one, in parts of that token's own output.
+    """
+
+    whole: float
+    token: float
+
+
+def relative_error(y: NDArray[np.float32], exact: NDArray[np.float64]) -> Error:
+    """Of a row's whole output (T, H); infinite where any output isn't finite."""
     if not np.isfinite(y).all():
-        return float("inf")
-    return float(np.linalg.norm(y[sampled(len(y))] - exact) / np.linalg.norm(exact))
+        return Error(float("inf"), float("inf"))
+    off = y[sampled(len(y))] - exact  # (S, H)
+    tokens = np.linalg.norm(off, axis=1) / np.linalg.norm(exact, axis=1)
+    return Error(float(np.linalg.norm(off) / np.linalg.norm(exact)), float(tokens.max()))

@@ -2,22 +2,41 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from estream_lab.bench.reference import Error
 from estream_lab.bench.rows import Job, Prepared, Row
+
+
+@dataclass(frozen=True)
+class RowTimes:
+    """Of one row: seconds round by round, alone and while competitors ran; experts that have routes, on average."""
+
+    seconds: Sequence[float]
+    contended: Sequence[float]
+    experts: float
 
 
 def describe(
     row: Row,
     prepared: Prepared,
     job: Job,
-    seconds: Sequence[float],
-    errors: Mapping[str, float],
+    times: RowTimes,
+    errors: Mapping[str, Error],
 ) -> dict[str, Any]:
-    """One row's figures; `relative_error` is that of the first kind of activations."""
-    middle = statistics.median(seconds)
+    """One row's figures.
+
+    `relative_error` is that of the first kind of activations, `token_error` the largest of a single token there;
+    `macs_per_weight_byte` holds the layer's multiply-accumulates against the weights of the experts that its routes
+    reach, read once; `slowdown` = its time while competitors ran / without in the same round, the median of all rounds,
+    None where there were none.
+    """
+    middle, shape = statistics.median(times.seconds), job.weights.shape
+    macs, first = shape.macs(job.tokens), next(iter(errors.values()))
+    read = times.experts * shape.weights / shape.experts * row.bytes_per_weight
     return {
-        "shape": job.weights.shape.name,
+        "shape": shape.name,
         "tokens": job.tokens,
         "implementation": row.implementation,
         "name": row.name,
@@ -26,12 +45,25 @@ def describe(
         "threads": job.threads,
         "default": row.default,
         "seconds_median": middle,
-        "seconds": list(seconds),
-        "macs_per_second": job.weights.shape.macs(job.tokens) / middle,
-        "relative_error": next(iter(errors.values())),
-        "relative_errors": dict(errors),
+        "seconds": list(times.seconds),
+        "seconds_contended": list(times.contended),
+        "slowdown": _slowdown(times),
+        "macs_per_second": macs / middle,
+        "bytes_per_weight": row.bytes_per_weight,
+        "macs_per_weight_byte": macs / read,
+        "relative_error": first.whole,
+        "relative_errors": {kind: error.whole for kind, error in errors.items()},
+        "token_error": first.token,
+        "token_errors": {kind: error.token for kind, error in errors.items()},
         **prepared.notes,
     }
+
+
+def _slowdown(times: RowTimes) -> float | None:
+    """By round, so that what else slows some rounds down is in both of its times."""
+    if not times.contended:
+        return None
+    return statistics.median(busy / alone for busy, alone in zip(times.contended, times.seconds, strict=True))
 
 
 def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,40 +1,78 @@
-"""Rows in turn: every round takes each row once, in rotating order: what else this computer does falls on all."""
+"""Rows in turn: every round takes each row once, in an order of its own, so that what else this computer does falls on
+all of them, and none always follows the same other.
+"""
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
-from estream_lab.bench.inputs import Inputs
-from estream_lab.bench.rows import Row
+import numpy as np
+
+from estream_lab.bench.competitors import Competitors
+from estream_lab.bench.load import OtherLoad
+
+_T = TypeVar("_T")
 
 SETTLE_SECONDS = 0.1
-"""Between two rows: a peer's threads spin for up to 50 ms after their work, before they sleep."""
+"""Before each run: where a peer isn't stopped between its turns, its threads spin for up to 50 ms after their work."""
+
+_ORDER = 20260911  # seed
 
 
-def rotated(count: int, turn: int) -> list[int]:
-    """The order of round `turn`: it begins one row later than the one before."""
-    first = turn % count
-    return [*range(first, count), *range(first)]
+def order(count: int, turn: int) -> list[int]:
+    """The order of round `turn`: a permutation of 0 to count - 1, the same in every run of a bench."""
+    return [int(i) for i in np.random.default_rng((_ORDER, turn)).permutation(count)]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What the rounds found.
+
+    Attributes:
+        seconds: of each row, round by round.
+        contended: the same while competitors ran; of each row nothing where there were none.
+        other_load: of each round the share of this computer's time that others took, see `load.OtherLoad`.
+    """
+
+    seconds: list[list[float]]
+    contended: list[list[float]]
+    other_load: list[float]
 
 
 def interleave(
-    rows: Sequence[Row], rounds: int, draw: Callable[[int], Inputs], done: Callable[[], None]
-) -> list[list[float]]:
-    """Time every row `rounds` times.
+    runs: Sequence[Callable[[_T], float]],
+    rounds: int,
+    draw: Callable[[int], _T],
+    done: Callable[[], None],
+    *,
+    processes: Sequence[int] = (),
+    competitors: Competitors | None = None,
+) -> Timed:
+    """Time every row `rounds` times; with competitors as often again while these run, in the same rounds.
 
     Args:
-        rows: prepared and warm.
-        rounds: runs of every row.
+        runs: of the rows, prepared and warm: seconds of one call.
+        rounds: of every row.
         draw: fresh inputs of a round; all rows of a round compute on the same.
         done: called after every run.
-
-    Returns:
-        Of each row its seconds, round by round.
+        processes: ids of those that belong to the bench beside this one and the competitors.
+        competitors: stopped but for their rows' runs.
     """
-    seconds: list[list[float]] = [[] for _ in rows]
+    found = Timed([[] for _ in runs], [[] for _ in runs], [])
+    busy = competitors.processes if competitors else []
+    load = OtherLoad([*processes, *busy])
     for turn in range(rounds):
         inputs = draw(turn)
-        for i in rotated(len(rows), turn):
+        load.lap()  # drawing is no part of a round
+        for place in order(len(runs) * (2 if competitors else 1), turn):
+            i, contended = place % len(runs), place >= len(runs)
             time.sleep(SETTLE_SECONDS)
-            seconds[i].append(rows[i].run(inputs))
+            if competitors and contended:
+                with competitors.running():
+                    found.contended[i].append(runs[i](inputs))
+            else:
+                found.seconds[i].append(runs[i](inputs))
             done()
-    return seconds
+        found.other_load.append(load.lap())
+    return found

@@ -49,7 +49,9 @@ class Row(Protocol):
         quant: of the weights.
         default: what the implementation does with Q4_0 weights when nothing is chosen (of a peer, the first such row
             that is supported).
-        bytes_per_weight: memory that it needs, for all experts.
+        bytes_per_weight: of the weights that it multiplies by.
+        copies: of them that it holds.
+        process: id of the process that computes it; None for this one.
     """
 
     implementation: str
@@ -57,6 +59,8 @@ class Row(Protocol):
     quant: str
     default: bool
     bytes_per_weight: float
+    copies: int
+    process: int | None
 
     def prepare(self, job: Job) -> Prepared:
         """Place the weights; raises `session.Unsupported`."""
@@ -82,7 +86,8 @@ class PeerRow:
         self.implementation = session.name
         self.name, self.quant = str(offered["name"]), str(offered["quant"])
         self.default = bool(offered["default"])
-        self.bytes_per_weight = float(offered["bytes_per_weight"])
+        self.bytes_per_weight, self.copies = float(offered["bytes_per_weight"]), int(offered["copies"])
+        self.process: int | None = session.process
         self._job: Job
 
     def prepare(self, job: Job) -> Prepared:

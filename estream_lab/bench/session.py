@@ -3,7 +3,9 @@
 import json
 import os
 import select
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +19,13 @@ DEADLINE_SECONDS = 900.0
 
 LAST_SECONDS = 5.0
 """From the end of a peer's output to its own end."""
+
+STOPS = sys.platform == "linux"
+"""A peer's process is stopped while it isn't asked anything: threads that wait for their next work by spinning would
+take processors from others' turns. Only where a stopped one ends with this process whatever happens: peers/serve.py."""
+
+BETWEEN_TURNS = "stopped" if STOPS else "left to sleep"
+"""What becomes of a peer's process then, for a result."""
 
 _LONGEST_ANSWER = 1 << 20  # bytes
 
@@ -37,7 +46,7 @@ class Session:
     Args:
         name: of the peer, for messages.
         command: program and arguments; it speaks the protocol of peers/serve.py.
-        environment: set on top of this process's.
+        environment: all of it; by default this process's.
         deadline: seconds that one answer may take.
 
     Raises:
@@ -57,7 +66,7 @@ class Session:
         try:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, bufsize=0,
-                env={**os.environ, **(environment or {})}, start_new_session=True,
+                env=environment, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             self._said.close()
@@ -68,6 +77,11 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def process(self) -> int:
+        """Its id."""
+        return self._process.pid
 
     def close(self) -> None:
         """End the process, whatever it is at."""
@@ -84,8 +98,9 @@ class Session:
             Unsupported: the peer doesn't have this row here.
             PeerFailed: anything else but an answer.
         """
-        self._send({"do": do, **request})
-        answer = self._parse(self._receive(do))
+        with self._awake():
+            self._send({"do": do, **request})
+            answer = self._parse(self._receive(do))
         if "unsupported" in answer:
             raise Unsupported(str(answer["unsupported"]))
         if "error" in answer:
@@ -94,6 +109,17 @@ class Session:
         if not isinstance(found, dict):
             raise self._nonsense(json.dumps(answer))
         return found
+
+    @contextmanager
+    def _awake(self) -> Iterator[None]:
+        """The process runs within, see `STOPS`."""
+        if STOPS:
+            self._process.send_signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            if STOPS:
+                self._process.send_signal(signal.SIGSTOP)
 
     @contextmanager
     def answer_of(self, do: str) -> Iterator[None]:

@@ -48,6 +48,11 @@ class Weights:
                     q4_0_blocks(*quantise_q4_0(w)).tofile(blocks)
         return made
 
+    def remove(self) -> None:
+        """Remove the files."""
+        self.plain.unlink()
+        self.blocks.unlink()
+
     def quantised(self, expert: int, projection: int) -> tuple[NDArray[np.uint8], NDArray[np.float16]]:
         """q (N, K) and d (N, K // 32) of one distinct expert's projection: the bytes that ggml reads."""
         outputs, inputs = self.shape.projections[projection]

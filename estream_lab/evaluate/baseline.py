@@ -6,13 +6,12 @@ other side where it is rounded to fp16, and then the change that a step makes is
 figures are held to their order of magnitude.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from estream_lab.errors import EStreamError
+from estream_lab.notebooks.baseline import Figure, hold, recorded
 
 SAME_ROUNDING = (1e-6, 0.0)
 """Relative and absolute: a figure may differ from its baseline by the larger of the two."""
@@ -69,8 +68,6 @@ AFTER_A_FLIP = {
 }
 """The same for a row whose flips differ from the baseline's: one near-tie moves all that follows."""
 
-Figure = float | str
-
 
 def check(found: Mapping[str, Any], baseline: Path, name: str) -> int:
     """Hold figures to those that a file records under a name; returns how many were compared.
@@ -78,26 +75,17 @@ def check(found: Mapping[str, Any], baseline: Path, name: str) -> int:
     Raises:
         EStreamError: a figure that left its baseline, was added or is gone; no such file or name in it.
     """
-    try:
-        recorded = json.loads(baseline.read_text(encoding="utf-8"))[name]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EStreamError(f"{baseline} holds no baseline '{name}' ({error!r}): record one") from error
-    mine, theirs = figures(found), figures(recorded)
-    drifted = [f"{at} is {'new' if at in mine else 'gone'}" for at in sorted(set(mine) ^ set(theirs))]
-    both = sorted(set(mine) & set(theirs))
+    theirs_json = recorded(baseline, name)
+    mine, theirs = figures(found), figures(theirs_json)
+    both = set(mine) & set(theirs)
     flipped = {at.rsplit("/", 1)[0] for at in both if "/layer_flips[" in at and mine[at] != theirs[at]}
-    same = found["rounding"] == recorded["rounding"]
-    for at in both:
+    same = found["rounding"] == theirs_json["rounding"]
+
+    def near(at: str) -> bool:
         tolerance = SAME_ROUNDING if same else _elsewhere(at, flipped)
-        if not _near(mine[at], theirs[at], *tolerance, LEAST.get(_key(at))):
-            drifted.append(f"{at} is {_shown(mine[at])}, its baseline {_shown(theirs[at])}")
-    if drifted:
-        more = f" and {len(drifted) - 3} more" if len(drifted) > 3 else ""
-        raise EStreamError(
-            f"{len(drifted)} of {len(both)} figures left their baseline: {'; '.join(drifted[:3])}{more}. "
-            "Find the cause; if the change is meant, record the baseline again."
-        )
-    return len(both)
+        return _near(mine[at], theirs[at], *tolerance, LEAST.get(_key(at)))
+
+    return hold(mine, theirs, near)
 
 
 def figures(found: Mapping[str, Any]) -> dict[str, Figure]:
@@ -155,7 +143,3 @@ def _near(mine: Figure, theirs: Figure, relative: float, absolute: float, least:
     if least is not None and not (abs(mine) > least * abs(theirs) if theirs else mine == 0):
         return False
     return abs(mine - theirs) <= max(relative * abs(theirs), absolute)  # false of what isn't a number
-
-
-def _shown(value: Figure) -> str:
-    return value if isinstance(value, str) else f"{value:g}"

@@ -1,6 +1,6 @@
 """A peer for tests: the real protocol of peers/serve.py around a layer in NumPy, with faults to order.
 
-python numpy_peer.py [FAULT]     FAULT: wrong | slow | dies | mute | error
+python numpy_peer.py [FAULT]     FAULT: wrong | half | slow | dies | mute | error
 """
 
 import os
@@ -23,7 +23,8 @@ class NumpyPeer:
         return {
             "build": {"numpy": np.__version__, "features": "none"},
             "rows": [
-                dict(zip(("name", "quant", "default", "bytes_per_weight"), (*row, 4), strict=True)) for row in rows
+                dict(zip(("name", "quant", "default", "bytes_per_weight", "copies"), (*row, 4, 1), strict=True))
+                for row in rows
             ],
         }
 
@@ -65,8 +66,8 @@ class NumpyPeer:
                 gate, up, down = experts[e % layer.distinct]
                 g = gate @ inputs.x[t]
                 y[t] += a * (down @ (g / (1 + np.exp(-g)) * (up @ inputs.x[t])))
-        if self.fault == "wrong":
-            y[layer.tokens - 1] = 0
+        if self.fault in ("wrong", "half"):
+            y[layer.tokens - 1] *= 0 if self.fault == "wrong" else 0.5
         return time.perf_counter() - start + (1 if self.fault == "slow" else 0), y
 
     def weights(self, row):

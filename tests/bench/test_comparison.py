@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from estream_lab.bench import comparison, peers, rounds, session
+from estream_lab.bench import memory, peers, rounds, session
 from estream_lab.bench.comparison import compare
 from estream_lab.bench.inputs import KINDS, Inputs
 from estream_lab.bench.ours import LANES
@@ -16,6 +16,7 @@ from estream_lab.bench.session import PeerFailed
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.bench.weights import Weights
 from estream_lab.errors import EStreamError
+from estream_lab.machine import available_cpus
 
 SHAPE = LayerShape("tiny", 64, 32, 4, 2, 3.0)
 PEER = Path(__file__).parent / "numpy_peer.py"
@@ -64,6 +65,12 @@ def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -
         assert row["relative_errors"].keys() == {"gaussian", "lognormal", "outliers"}
         bound = {"fp32": 1e-5, "bf16": 0.004, "int8": 0.03}[row["arithmetic"]]
         assert row["relative_error"] == row["relative_errors"]["gaussian"] < bound
+        assert row["token_error"] == row["token_errors"]["gaussian"] < 2 * bound
+        assert row["relative_error"] <= row["token_error"] and row["token_errors"].keys() == set(KINDS)
+        weight = 4 if row["implementation"] == "ggml" else 18 / 32
+        experts = {9: 4, 3: len(np.unique(_timed(tmp_path, 3)))}[row["tokens"]]
+        assert row["macs_per_weight_byte"] == pytest.approx(2 * row["tokens"] / (experts * weight))
+        assert row["seconds_contended"] == [] and row["slowdown"] is None
         assert row["macs_per_second"] == pytest.approx(SHAPE.macs(row["tokens"]) / row["seconds_median"])
         peak = {"fp32": pytest.approx(row["macs_per_second"] / 1e9), "bf16": None, "int8": None}[row["arithmetic"]]
         assert row["fraction_of_peak"] == peak
@@ -130,7 +137,10 @@ def test_the_time_is_what_the_peer_measured(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        ("wrong", "ggml plain is off by .* it computes something else"),
+        (
+            "wrong",
+            r"ggml plain is off by 0\.\d+ of the layer's output, and by 1 of a token's: it computes something else",
+        ),
         ("dies", "the peer ggml died .status 3., its last words: out of luck"),
         ("error", "the peer ggml failed to run: RuntimeError: no luck"),
     ],
@@ -141,6 +151,15 @@ def test_a_peer_at_fault_ends_the_run_in_a_sentence(
     order(monkeypatch, fault)
     with pytest.raises(EStreamError, match=told):
         run(tmp_path)
+
+
+def test_one_token_that_is_wrong_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order(monkeypatch, "half")
+    monkeypatch.setattr("estream_lab.bench.accuracy.WRONG_TOKEN", 0.6)
+    run(tmp_path, (24,), kinds=["gaussian"])  # by the whole alone, it wouldn't be seen
+    monkeypatch.setattr("estream_lab.bench.accuracy.WRONG_TOKEN", 0.4)
+    with pytest.raises(EStreamError, match=r"ggml plain is off by 0\.[01]\d* of the layer's output, and by 0\.5 of a"):
+        run(tmp_path, (24,), kinds=["gaussian"])
 
 
 def test_a_peer_that_hangs_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +178,10 @@ def test_a_peer_that_hangs_ends_the_run(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_does_not_fit_into_memory_is_said_before_anything_is_placed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(comparison, "available_memory_bytes", lambda: 4 * 3 * SHAPE.weights)  # of the three peer rows
+    monkeypatch.setattr(memory, "available_memory_bytes", lambda: 4 * 3 * SHAPE.weights)  # of the three peer rows
     with pytest.raises(EStreamError, match=f"{len(LANES) + 3} rows of tiny with 9 tokens need .* fewer peers"):
-        run(tmp_path)
+        run(tmp_path, (3, 9))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_peer_whose_offer_lacks_something_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,3 +203,38 @@ def test_a_missing_environment_is_told_with_its_remedy(tmp_path: Path, monkeypat
 
 def test_every_peer_has_its_program() -> None:
     assert [name for name, program in peers.PEERS.items() if not (peers.CHECKOUT / "peers" / program).exists()] == []
+
+
+def _timed(folder: Path, tokens: int) -> np.ndarray:
+    """Experts of the rounds' routes, whose popularity is the same in every round."""
+    return Inputs.draw(SHAPE, tokens, "gaussian", 1100, folder / "again").expert
+
+
+def test_competitors_are_timed_beside_every_row(tmp_path: Path) -> None:
+    found = run(tmp_path, competitors=1, rounds=3)
+    assert found["competitors"] == 1
+    for row in found["rows"]:
+        assert len(row["seconds"]) == len(row["seconds_contended"]) == 3
+        ratios = np.array(row["seconds_contended"]) / row["seconds"]
+        assert row["slowdown"] == pytest.approx(np.median(ratios))
+
+
+def test_a_run_tells_its_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    found = run(tmp_path, (9, 3))
+    assert found["environment"]["cleared"]["OMP_NUM_THREADS"] == "7"
+    assert found["between_turns"] == session.BETWEEN_TURNS and found["processors"] == available_cpus()
+    assert len(found["other_load"]) == 4 and all(0 <= share <= 1 for share in found["other_load"])
+    assert found["memory_bytes"] > 4 * 3 * SHAPE.weights
+
+
+def test_a_peer_that_was_left_out_is_told_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    monkeypatch.setattr(peers, "ENVIRONMENT", tmp_path)
+    (tmp_path / "ktransformers-absent.txt").write_text("no wheel\n")
+    (tmp_path / "torch-absent.txt").write_text("")
+    peers.check_installed(["ggml", "torch"])
+    with pytest.raises(EStreamError, match=r"ktransformers is not there on this computer \(no wheel\): leave it out"):
+        peers.check_installed(["ggml", "ktransformers"])

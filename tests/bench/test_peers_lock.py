@@ -1,9 +1,12 @@
 """The locks of the peers' environment agree with peers/requirements.in and with the other locks."""
 
+import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.tags import cpython_tags
 
 ROOT = Path(__file__).parent.parent.parent
 LOCKS = ("peers/requirements.lock", "peers/llama-cpp.lock", "peers/kt-kernel.lock")
@@ -56,3 +59,21 @@ def test_a_lock_has_hashes_and_no_addresses(lock: str) -> None:
     assert all(hashes > 0 for _, hashes in pins(lock))
     lines = (ROOT / lock).read_text().splitlines()
     assert not [line for line in lines if "://" in line or line.startswith(("#", "-"))]
+
+
+def wheels() -> Any:
+    spec = importlib.util.spec_from_file_location("kt_kernel_wheels", ROOT / "peers" / "kt_kernel_wheels.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_platform_that_a_wheel_is_for_is_told_nothing() -> None:
+    module = wheels()
+    assert len(module.WHEELS) == pins("peers/kt-kernel.lock")[0][1]  # one for each hash
+    assert module.reason(cpython_tags((3, 12), platforms=["manylinux_2_36_x86_64", "manylinux_2_35_x86_64"])) == ""
+    for python, system in (((3, 13), "manylinux_2_35_x86_64"), ((3, 12), "manylinux_2_31_x86_64"),
+                           ((3, 12), "manylinux_2_35_aarch64"), ((3, 12), "macosx_14_0_arm64")):  # fmt: skip
+        told = module.reason(cpython_tags(python, platforms=[system]))
+        assert told.startswith("kt-kernel comes as cp311-") and "neither of which Python" in told

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from estream_lab.bench import peers, rounds
-from estream_lab.bench.prefill import compare_prefill, comparison
+from estream_lab.bench.prefill import compare_prefill, comparison, sizes
 from estream_lab.bench.prefill.forms import DEFAULT, QUANTS, Form, sweep
 from estream_lab.bench.prefill.llama import Files, llama
-from estream_lab.bench.prefill.rows import OurRow, Prompt
+from estream_lab.bench.prefill.rows import FIGURES, OurRow, Prompt
+from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.streaming import Store
@@ -81,7 +83,8 @@ def test_every_row_runs_the_same_model_in_every_round(found: dict[str, Any], par
     theirs += ["q4_0 repacked, 128 tokens, flash on", "q4_0 experts, f32 dense"]
     assert [row["name"] for row in found["rows"]] == [*OURS, *theirs]
     for row in found["rows"]:
-        assert len(row["seconds"]) == 2 and row["tokens_per_second"] == pytest.approx(9 / row["seconds_median"])
+        assert len(row["seconds_rounds"]) == 2 and row["seconds"] == np.median(row["seconds_rounds"])
+        assert row["tokens_per_second"] == pytest.approx(9 / row["seconds"]) and row["tokens"] == 9
         assert row["relative_error"] < (0.05 if "int8" in row["name"] else 1e-5)
     assert found["agreement"]["llama.cpp"] < 1e-4
     assert found["peer_build"]["llama.cpp"]["system_info"] == "none" and found["model"] == SPEC.to_json()
@@ -99,14 +102,34 @@ def test_each_row_says_its_quantisations(found: dict[str, Any]) -> None:
     assert (rows[4]["repack"], rows[4]["ubatch"], rows[4]["flash"]) == (True, 512, "auto")
 
 
+def test_each_row_has_the_figures_of_a_prefill(found: dict[str, Any], store: Store, tmp_path: Path) -> None:
+    ours, theirs = found["rows"][:4], found["rows"][4:]
+    assert all(set(FIGURES) <= row.keys() for row in found["rows"])
+    for row in ours:
+        assert all(row[key] is not None for key in FIGURES) and row["store_bytes"] == store.nbytes
+        assert (row["bytes_read"] > 0) == ("streaming" in row["name"])
+    engine = PrefillEngine.open(store, profile="host-f32", threads=1)
+    with engine:
+        result = engine.prefill(Prompt.draw(9, SPEC.vocab, comparison._SEED, tmp_path / "prompt").ids)
+    assert (ours[2]["logits_sha256"], ours[2]["top"][0][:2]) == (result.logits_sha256, [*result.top[0][:2]])
+    assert ours[2]["top"][0][2] == pytest.approx(result.top[0][2], abs=1e-5)
+    assert len({row["logits_sha256"] for row in ours}) == 2  # of int8 and of float32, streamed or not
+    for row in theirs:
+        assert (row["lane"], row["peak_rss_bytes"], row["arena_bytes"]) == ("llama.cpp", 12345, None)
+        assert row["store_bytes"] > 1000
+    assert all(row["top"][0][0] == ours[2]["top"][0][0] for row in found["rows"])
+    chances = [sum(np.exp(chance) for *_, chance in row["top"]) for row in found["rows"]]
+    assert len(ours[0]["top"]) == 5 and all(0 < chance <= 1 for chance in chances)
+
+
 def test_rows_are_held_to_the_default_and_to_the_fastest(found: dict[str, Any]) -> None:
     rows = found["rows"]
     default, fastest = rows[4], rows[5]
     assert [row["default"] for row in rows] == [row is default for row in rows]
     assert [row["fastest"] for row in rows] == [row is fastest for row in rows]
     for row in rows:
-        assert row["of_default"] == pytest.approx(1.0 / row["seconds_median"])
-        assert row["of_fastest"] == pytest.approx(0.5128 / row["seconds_median"])
+        assert row["of_default"] == pytest.approx(1.0 / row["seconds"])
+        assert row["of_fastest"] == pytest.approx(0.5128 / row["seconds"])
 
 
 def test_forms_that_there_are_not_are_told_and_the_rest_is_swept(found: dict[str, Any]) -> None:
@@ -196,7 +219,11 @@ def test_what_does_not_fit_into_memory_is_said_before_anything_is_made(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = 4 * (store.nbytes - store.experts_bytes) + 2 * store.experts_bytes
-    monkeypatch.setattr(comparison, "available_memory_bytes", lambda: ours)
+    assert 0.5 * ours < sizes.peak_bytes(SPEC, peer=False) <= ours
+    assert (
+        sizes.file_bytes(SPEC, peer=False) <= store.nbytes < 2 * sizes.file_bytes(SPEC, peer=False)
+    )  # but for padding
+    monkeypatch.setattr(sizes, "available_memory_bytes", lambda: sizes.peak_bytes(SPEC, peer=False))
     with pytest.raises(EStreamError, match="GiB are free: choose fewer --layers"):
         run(store, tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -225,14 +252,18 @@ def test_the_program_is_there() -> None:
     assert all((peers.CHECKOUT / "peers" / program).exists() for program in peers.PREFILL_PEERS.values())
 
 
-def test_each_round_begins_one_row_later(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_round_has_an_order_of_its_own(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
+    real = OurRow.run
 
     def run_(row: OurRow, prompt: Prompt) -> float:
+        real(row, prompt)
         ran.append(row.name)
         return float(len(ran))
 
     monkeypatch.setattr(OurRow, "run", run_)
     rows = run(store, tmp_path, ())["rows"]
-    assert ran == [*OURS, *OURS[1:], OURS[0]]
-    assert [row["seconds"] for row in rows] == [[1, 8], [2, 5], [3, 6], [4, 7]]
+    orders = [[OURS[i] for i in rounds.order(4, turn)] for turn in range(2)]
+    assert ran == [*orders[0], *orders[1]] and orders[0] != orders[1]
+    assert [row["seconds_rounds"] for row in rows] == [[order.index(n) + 1 + 4 * i for i, order in enumerate(orders)]
+                                               for n in OURS]  # fmt: skip

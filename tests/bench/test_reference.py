@@ -7,7 +7,7 @@ import pytest
 
 from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.ours import LANES, OurRow
-from estream_lab.bench.reference import reference, relative_error, sampled
+from estream_lab.bench.reference import Error, reference, relative_error, sampled
 from estream_lab.bench.rows import Job
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.bench.weights import Weights
@@ -52,11 +52,13 @@ def test_a_sample_is_spread_over_all_tokens(weights: Weights, tmp_path: Path) ->
 def test_the_error_is_relative_and_infinite_for_what_is_not_finite() -> None:
     exact = np.arange(1.0, 7).reshape(3, 2)
     y = exact.astype(np.float32)
-    assert relative_error(y, exact) == 0
+    assert relative_error(y, exact) == Error(0, 0)
     y[1, 0] += 3
-    assert relative_error(y, exact) == pytest.approx(3 / np.linalg.norm(exact))
+    found = relative_error(y, exact)
+    assert found.whole == pytest.approx(3 / np.linalg.norm(exact))
+    assert found.token == pytest.approx(3 / 5)  # of (3, 4)
     y[1, 0] = np.nan
-    assert relative_error(y, exact) == float("inf")
+    assert relative_error(y, exact) == Error(float("inf"), float("inf"))
 
 
 @pytest.mark.parametrize("lane", LANES, ids=lambda lane: lane.name)
@@ -69,7 +71,8 @@ def test_our_rows_compute_the_layer_again_and_again(lane: object, weights: Weigh
             inputs = Inputs.draw(SHAPE, 33, "lognormal", seed, tmp_path / "inputs")
             exact = reference(inputs, weights.dequantised, weights.distinct)
             bound = {"fp32": 1e-5, "bf16": 0.004, "int8": 0.03}[prepared.arithmetic]
-            assert relative_error(row.output(inputs), exact) < bound
+            error = relative_error(row.output(inputs), exact)
+            assert error.whole < bound and error.token < 1.5 * bound
             assert row.run(inputs) > 0
     finally:
         set_threads(before)

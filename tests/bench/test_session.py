@@ -1,10 +1,12 @@
 """A peer's process: what it may do wrong is said in one sentence, and it never outlives the session."""
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from estream_lab.bench import session as session_module
@@ -108,7 +110,40 @@ def test_a_program_that_is_not_there_is_told() -> None:
         Session("fake", ["/nowhere/python"])
 
 
-def test_the_environment_is_added_to() -> None:
-    program = "import json, os\ninput()\nprint(json.dumps({'ok': {k: os.environ.get(k) for k in ('PATH', 'ADDED')}}))"
+def test_the_environment_is_the_one_that_is_given() -> None:
+    program = "import json, os\ninput()\nprint(json.dumps({'ok': {k: os.environ.get(k) for k in ('HOME', 'ADDED')}}))"
     with Session("fake", [sys.executable, "-c", program], environment={"ADDED": "yes"}) as peer:
-        assert peer.ask("offer") == {"PATH": os.environ["PATH"], "ADDED": "yes"}
+        assert peer.ask("offer") == {"HOME": None, "ADDED": "yes"}
+
+
+def test_a_peer_is_stopped_while_it_is_not_asked(echo: Session) -> None:
+    """Its threads may spin: they take no time from others' turns."""
+    on_linux = sys.platform == "linux"
+    assert session_module.STOPS is on_linux
+    assert ("stopped" if on_linux else "left to sleep") == session_module.BETWEEN_TURNS
+    process, until = psutil.Process(echo.process), time.monotonic() + 30
+    for _ in range(2):
+        echo.ask("run")  # goes on, and is stopped again
+        while on_linux and process.status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < until
+
+
+ORPHAN = """
+import subprocess, sys
+from estream_lab.bench.session import Session
+peer = Session("fake", [sys.executable, "tests/bench/numpy_peer.py"])
+peer.ask("offer")
+print(peer.process, flush=True)
+input()
+"""
+
+
+def test_a_stopped_peer_ends_with_a_bench_that_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as bench:
+        assert bench.stdout is not None
+        peer = psutil.Process(int(bench.stdout.readline()))
+        bench.kill()
+        psutil.wait_procs([peer], timeout=30)
+    assert not peer.is_running() or peer.status() == psutil.STATUS_ZOMBIE

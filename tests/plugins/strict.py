@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 COUNTS = Path(__file__).parent.parent / "counts.toml"
-SEPARATE = ("boundscheck", "full", "oracle", "ui")  # folders of tests/ that a lane of their own runs
+SEPARATE = ("boundscheck", "full", "oracle", "peers", "ui")  # folders of tests/ that a lane of their own runs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

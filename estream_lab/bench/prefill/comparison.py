@@ -2,9 +2,9 @@
 
 import os
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab import __version__
-from estream_lab.bench import rounds as turns
+from estream_lab.bench import environment
 from estream_lab.bench.prefill.agreement import agree, relative_error
 from estream_lab.bench.prefill.forms import SAME_WEIGHTS, Form, sweep
 from estream_lab.bench.prefill.llama import Files, LlamaRow, llama
-from estream_lab.bench.prefill.rows import Prompt, Row, our_rows
-from estream_lab.bench.prefill.sweeping import FINALISTS, Swept, swept
-from estream_lab.bench.session import Session
+from estream_lab.bench.prefill.rows import FIGURES, Prompt, Row, of_logits, our_rows
+from estream_lab.bench.prefill.sizes import check_memory
+from estream_lab.bench.prefill.sweeping import Swept, swept
+from estream_lab.bench.rounds import interleave
+from estream_lab.bench.session import BETWEEN_TURNS, Session
 from estream_lab.errors import EStreamError
-from estream_lab.machine import available_memory_bytes, processor
+from estream_lab.machine import available_cpus, processor
 from estream_lab.streaming import Store
 
 Progress = Callable[[str, int, int], None]
@@ -64,10 +66,11 @@ def compare_prefill(
     Raises:
         EStreamError: the peer is missing or fails, a row runs another model, or memory doesn't suffice.
     """
-    _check_memory(store, peer=bool(names))
+    peak = check_memory(store.spec, peer=bool(names))
     load = os.getloadavg()[0]
     found: dict[str, Any] = {"peer_build": {}, "agreement": {}, "sweep": [], "unsupported": []}
     rows: list[Row] = [*our_rows(store)]
+    processes: list[int] = []
 
     def draw(number: int) -> Prompt:
         return Prompt.draw(tokens, store.spec.vocab, _SEED + number, folder / "prompt")
@@ -75,13 +78,14 @@ def compare_prefill(
     with ExitStack() as stack:
         if names:
             session = stack.enter_context(llama())
+            processes.append(session.process)
             found["peer_build"] = {session.name: session.ask("offer")["build"]}
             found["agreement"] = {session.name: agree(session, folder, threads)}
             models = Files(session, store, files, threads)
             best = swept(session, models, sweep(), threads, lambda i: draw(10_000 + i), folder, progress)
             found |= _told(session, best)
             rows += [LlamaRow(session, form, models.of(form), folder) for form in (*best.finalists(), SAME_WEIGHTS)]
-        found["rows"] = _final(rows, tokens, threads, rounds, draw, progress)
+        found |= _final(rows, tokens, threads, rounds, draw, processes, progress)
     return {
         "machine": processor(),
         "kind": "measured",
@@ -89,26 +93,15 @@ def compare_prefill(
         "model": store.spec.to_json(),
         "tokens": tokens,
         "threads": threads,
+        "processors": available_cpus(),
         "rounds": rounds,
         "load_before": load,
         "load_after": os.getloadavg()[0],
+        "environment": environment.told(),
+        "between_turns": BETWEEN_TURNS,
+        "memory_bytes": peak,
         **found,
     }
-
-
-def _check_memory(store: Store, *, peer: bool) -> None:
-    """All rows hold their weights at once, because they take turns: ours the dense ones in float32, the resident ones
-    the experts too; llama.cpp's a file, which is mapped, and what it repacks of it.
-    """
-    experts, ours = store.experts_bytes, our_rows(store)
-    needed = len(ours) * (store.nbytes - experts) + sum(row.resident for row in ours) * experts
-    needed += 2 * (1 + FINALISTS) * experts + store.nbytes + experts if peer else 0
-    available = available_memory_bytes()
-    if needed > available:
-        raise EStreamError(
-            f"rows of this model need {needed / 2**30:.1f} GiB, and {available / 2**30:.1f} GiB are free: choose fewer "
-            "--layers or --experts"
-        )
 
 
 def _told(session: Session, best: Swept) -> dict[str, Any]:
@@ -127,8 +120,9 @@ def _final(
     threads: int,
     rounds: int,
     draw: Callable[[int], Prompt],
+    processes: Sequence[int],
     progress: Progress,
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     """Every row in every round, on prompts that are fresh in each; first, untimed, the logits of one prompt."""
     notes, logits = [], []
     for i, row in enumerate(rows):
@@ -136,18 +130,16 @@ def _final(
         notes.append(row.prepare(tokens, threads))
         logits.append(row.logits(draw(0)))
     errors = _errors(rows, notes, logits)
-    seconds: list[list[float]] = [[] for _ in rows]
-    for turn in range(rounds):
-        prompt = draw(1 + turn)
-        for done, i in enumerate(turns.rotated(len(rows), turn)):
-            progress("rounds", turn * len(rows) + done, rounds * len(rows))
-            time.sleep(turns.SETTLE_SECONDS)
-            seconds[i].append(rows[i].run(prompt))
-    progress("rounds", rounds * len(rows), rounds * len(rows))
+    done = count(1)
+    timed = interleave(
+        [row.run for row in rows], rounds, lambda turn: draw(1 + turn),
+        lambda: progress("rounds", next(done), rounds * len(rows)), processes=processes,
+    )  # fmt: skip
+    figures = [row.figures() | of_logits(found) for row, found in zip(rows, logits, strict=True)]
     for row in rows:
         row.release()
-    described = [_describe(*of, tokens) for of in zip(rows, notes, seconds, errors, strict=True)]
-    return standing(described)
+    described = [_describe(*of, tokens) for of in zip(rows, figures, notes, timed.seconds, errors, strict=True)]
+    return {"rows": standing(described), "other_load": timed.other_load}
 
 
 def _errors(rows: Sequence[Row], notes: Sequence[dict[str, Any]], logits: Sequence[NDArray[np.float32]]) -> list[float]:
@@ -169,14 +161,19 @@ def _errors(rows: Sequence[Row], notes: Sequence[dict[str, Any]], logits: Sequen
     return errors
 
 
-def _describe(row: Row, notes: dict[str, Any], seconds: list[float], error: float, tokens: int) -> dict[str, Any]:
+def _describe(
+    row: Row, figures: dict[str, Any], notes: dict[str, Any], seconds: list[float], error: float, tokens: int
+) -> dict[str, Any]:
+    """One row's figures; `seconds` and `tokens_per_second` are of the median round."""
     middle = statistics.median(seconds)
     return {
+        **dict.fromkeys(FIGURES),
+        **figures,
         "implementation": row.implementation,
         "name": row.name,
         "default": row.default,
-        "seconds_median": middle,
-        "seconds": seconds,
+        "seconds": middle,
+        "seconds_rounds": seconds,
         "tokens_per_second": tokens / middle,
         "relative_error": error,
         **notes,
@@ -190,11 +187,11 @@ def standing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     theirs = [row for row in rows if row["implementation"] != "estream"]
     default = next((row for row in theirs if row["default"]), None)
-    fastest = min(theirs, key=lambda row: float(row["seconds_median"]), default=None)
+    fastest = min(theirs, key=lambda row: float(row["seconds"]), default=None)
     roles = (("of_default", default), ("of_fastest", fastest))
     return [
         row
         | {"fastest": row is fastest}
-        | {key: other["seconds_median"] / row["seconds_median"] if other else None for key, other in roles}
+        | {key: other["seconds"] / row["seconds"] if other else None for key, other in roles}
         for row in rows
     ]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.bench.peers import KEEP_MEMORY, command
+from estream_lab.bench.environment import peers_environment
+from estream_lab.bench.peers import command
 from estream_lab.bench.prefill.forms import Form
 from estream_lab.bench.prefill.model import plain_model
 from estream_lab.bench.prefill.rows import Prompt
@@ -19,15 +20,6 @@ NAME = "llama.cpp"
 DEADLINE_SECONDS = 3600.0  # llama.cpp searches long for the IQ4 forms of full-size models
 
 
-def check_installed() -> None:
-    """See that the peer's environment is there, before work is spent on its model.
-
-    Raises:
-        EStreamError: it isn't.
-    """
-    command(NAME)
-
-
 @contextmanager
 def llama() -> Iterator[Session]:
     """The peer, started, and ended again.
@@ -35,7 +27,7 @@ def llama() -> Iterator[Session]:
     Raises:
         EStreamError: its environment isn't there.
     """
-    with Session(NAME, command(NAME), environment=KEEP_MEMORY, deadline=DEADLINE_SECONDS) as session:
+    with Session(NAME, command(NAME), environment=peers_environment(), deadline=DEADLINE_SECONDS) as session:
         yield session
 
 
@@ -83,6 +75,7 @@ class LlamaRow:
     def __init__(self, session: Session, form: Form, model: Path, folder: Path) -> None:
         self.name, self.default, self.form = form.name, form.default, form
         self._session, self._model, self._outputs = session, model, folder / "llama.logits"
+        self._tokens, self._peak = 0, 0
 
     def prepare(self, tokens: int, threads: int) -> dict[str, Any]:
         """See `rows.Row`."""
@@ -97,12 +90,20 @@ class LlamaRow:
 
     def run(self, prompt: Prompt) -> float:
         """See `rows.Row`."""
-        return float(self._session.ask("run", row=self.name, tokens=str(prompt.path), outputs=None)["seconds"])
+        found = self._session.ask("run", row=self.name, tokens=str(prompt.path), outputs=None)
+        with self._session.answer_of("run"):
+            self._tokens, self._peak = len(prompt.ids), int(found["peak_rss_bytes"])
+            return float(found["seconds"])
 
     def logits(self, prompt: Prompt) -> NDArray[np.float32]:
         """See `rows.Row`."""
         self._session.ask("run", row=self.name, tokens=str(prompt.path), outputs=str(self._outputs))
         return np.fromfile(self._outputs, "<f4")
+
+    def figures(self) -> dict[str, Any]:
+        """See `rows.Row`."""
+        peaks = {"peak_rss_bytes": self._peak, "peak_memory_bytes": self._peak}
+        return {"tokens": self._tokens, "lane": NAME, "store_bytes": self._model.stat().st_size, **peaks}
 
     def release(self) -> None:
         """See `rows.Row`."""

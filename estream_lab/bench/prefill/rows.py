@@ -1,5 +1,6 @@
 """What `bench prefill` compares: rows that each run the same model on the same prompts, here or in a peer's process."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +27,27 @@ class Prompt:
         return cls(ids, path)
 
 
+FIGURES = (
+    "tokens", "seconds", "tokens_per_second", "peak_rss_bytes", "peak_memory_bytes", "store_bytes", "arena_bytes",
+    "bytes_read", "bytes_needed", "bytes_speculative", "storage_idle", "npu_idle", "lane", "layout", "profile",
+    "schedule", "group_size", "queue_depth", "banks", "logits_sha256", "top",
+)  # fmt: skip
+"""What a row tells of its last timed run, by the keys of `estream prefill --json`; None for what it has not.
+
+Peaks are those of the process, which holds all its rows at once."""
+
+LIKELIEST = 5
+
+
+def of_logits(logits: NDArray[np.float32]) -> dict[str, Any]:
+    """The figures that follow from logits (V,), of the untimed prompt that is the same for all rows."""
+    wide = logits.astype(np.float64)
+    logprobs = wide - wide.max() - np.log(np.exp(wide - wide.max()).sum())
+    first = np.argsort(-logprobs, kind="stable")[:LIKELIEST]
+    top = [[int(i), f"<{i}>", float(logprobs[i])] for i in first]  # as the engine, for tokens that have no text
+    return {"logits_sha256": hashlib.sha256(logits.tobytes()).hexdigest(), "top": top}
+
+
 class Row(Protocol):
     """One implementation in one form.
 
@@ -48,6 +70,9 @@ class Row(Protocol):
     def logits(self, prompt: Prompt) -> NDArray[np.float32]:
         """(V,) after the last token, of an untimed prefill."""
 
+    def figures(self) -> dict[str, Any]:
+        """Those of `FIGURES` that the last run has."""
+
     def release(self) -> None:
         """Give the memory back."""
 
@@ -68,6 +93,7 @@ class OurRow:
         self.default = False
         self._store, self._profile, self.resident = store, profile, resident
         self._engine: PrefillEngine
+        self._last: dict[str, Any] = {}
 
     def prepare(self, tokens: int, threads: int) -> dict[str, Any]:
         """See `Row`."""
@@ -81,20 +107,28 @@ class OurRow:
 
     def run(self, prompt: Prompt) -> float:
         """See `Row`."""
-        return self._engine.prefill(prompt.ids).seconds
+        result = self._engine.prefill(prompt.ids)
+        self._last = result.to_json()
+        return result.seconds
 
     def logits(self, prompt: Prompt) -> NDArray[np.float32]:
         """See `Row`."""
         output: NDArray[np.float32] = self._engine.prefill(prompt.ids).output  # (1, V)
         return output.reshape(-1)
 
+    def figures(self) -> dict[str, Any]:
+        """See `Row`."""
+        sizes = {"store_bytes": self._store.nbytes, "peak_memory_bytes": self._last["peak_rss_bytes"]}
+        return {key: self._last[key] for key in FIGURES if key in self._last} | sizes
+
     def release(self) -> None:
         """See `Row`."""
         self._engine.close()
 
 
+PROFILES = ("host-int8", "host-f32")
+
+
 def our_rows(store: Store) -> list[OurRow]:
     """Experts in int8 and in float32 arithmetic, resident and streamed."""
-    return [
-        OurRow(store, profile, resident=resident) for profile in ("host-int8", "host-f32") for resident in (True, False)
-    ]
+    return [OurRow(store, profile, resident=resident) for profile in PROFILES for resident in (True, False)]

@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from estream_lab.bench.peers import PREFILL_PEERS
-from estream_lab.bench.prefill import check_installed, compare_prefill
+from estream_lab.bench.peers import PREFILL_PEERS, check_installed
+from estream_lab.bench.prefill import compare_prefill
+from estream_lab.bench.prefill.sizes import check_memory, file_bytes
 from estream_lab.cli.bench.bar import PartsBar
-from estream_lab.cli.bench.kernels import IDLE_LOAD
+from estream_lab.cli.bench.kernels import disturbed
 from estream_lab.cli.bench.workplace import synthetic_store, workplace
 from estream_lab.cli.options import positive
 from estream_lab.cli.results import check_results
@@ -52,13 +53,15 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
         default=KEEP,
         help="of our rows' dense weights (default: keep, float32); a peer quantises by itself",
     )
-    action.add_argument("--threads", type=positive, metavar="N", help="of every row (default: all processors)")
+    action.add_argument(
+        "--threads", type=positive, metavar="N", help="of every row (default: all processors that this process may use)"
+    )
     action.add_argument("--rounds", type=positive, default=5, metavar="N", help="timed runs of every row (default 5)")
     action.add_argument(
         "--folder",
         type=Path,
-        help="where the store and a peer's files are made and kept, which takes minutes (default: a temporary folder; "
-        "2 GB, with a peer 11)",
+        help="where the store and a peer's files are made and kept, which takes minutes (default: a temporary folder "
+        "in the user's cache)",
     )
     action.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the figures as well")
     return action
@@ -68,12 +71,12 @@ def run(options: argparse.Namespace) -> int:
     """Run the action."""
     check_results({"--output": options.output}, {})
     spec = _spec(options)
-    if options.peer:
-        check_installed()
+    check_installed(options.peer)
+    check_memory(spec, peer=bool(options.peer))
     threads = options.threads or thread_limit()
     set_threads(threads)  # refuses more than there are before anything is prepared
     with ExitStack() as stack:
-        kept = stack.enter_context(workplace(options.folder))
+        kept = stack.enter_context(workplace(options.folder, _room(options, spec)))
         store = Store(synthetic_store(kept, spec, options.dense_quant))
         if store.spec != spec:
             raise EStreamError(f"{store.path} is a store of another model: give another --folder, or remove it")
@@ -87,6 +90,11 @@ def run(options: argparse.Namespace) -> int:
         write_atomically(options.output, json.dumps(found, indent=1).encode() + b"\n")
     print(json.dumps(found) if options.json else table(found))
     return 0
+
+
+def _room(options: argparse.Namespace, spec: ModelSpec) -> int:
+    """Bytes that files will take; of a kept folder nothing is known, for an earlier run may have made them."""
+    return 0 if options.folder is not None else file_bytes(spec, peer=bool(options.peer))
 
 
 def _spec(options: argparse.Namespace) -> ModelSpec:
@@ -125,8 +133,7 @@ def table(found: dict[str, Any]) -> str:
         f"measured on {found['machine']}, load {found['load_before']:.2f} to {found['load_after']:.2f}, medians of "
         f"{found['rounds']} rounds",
     ]
-    if found["load_before"] > IDLE_LOAD:
-        lines.append("other programs were running when this began: take figures from a run on an idle computer")
+    lines += disturbed(found)
     for name, build in found["peer_build"].items():
         lines.append(f"{name}: {build['system_info']}")
         lines.append(f"{name} agrees on float32 weights: logits off by {found['agreement'][name]:.1e}")
@@ -148,7 +155,7 @@ def _row(row: dict[str, Any]) -> str:
     cells = [
         _name(row),
         f"{row['tokens_per_second']:.1f}",
-        f"{row['seconds_median']:.3f}",
+        f"{row['seconds']:.3f}",
         *("-" if row[key] is None else f"{row[key]:.2f}" for key in ("of_default", "of_fastest")),
         f"{row['relative_error']:.4f}",
         row["experts"],

@@ -34,7 +34,9 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
     action.add_argument("--banks", type=positive, default=3, metavar="B", help="groups in the arena (default 3)")
     action.add_argument("--resident", action="store_true", help="also run with all experts resident, for comparison")
     action.add_argument("--memory-limit", type=size, metavar="SIZE", help="limit of the control group")
-    action.add_argument("--folder", type=Path, help="where the stores are made and kept (default: a temporary folder)")
+    action.add_argument(
+        "--folder", type=Path, help="where the stores are made and kept (default: a temporary one in the user's cache)"
+    )
     return action
 
 

@@ -36,7 +36,9 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
         action.add_argument(
             f"--{name}", type=positive, default=default, help=f"with --synthetic: {what} (default {default})"
         )
-    action.add_argument("--folder", type=Path, help="where --synthetic is made and kept (default: a temporary folder)")
+    action.add_argument(
+        "--folder", type=Path, help="where --synthetic is made and kept (default: a temporary one in the user's cache)"
+    )
     add_prompt(action, required=False)
     action.add_argument(
         "--length",

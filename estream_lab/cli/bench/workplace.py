@@ -1,14 +1,16 @@
-"""Where benches make their synthetic stores: a folder that is kept, or one that doesn't outlive its run."""
+"""Where benches work: a folder that is kept, or one that doesn't outlive its run."""
 
 import fcntl
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
+from estream_lab.errors import EStreamError
 from estream_lab.models.spec import ModelSpec
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.streaming.dense import KEEP
@@ -19,22 +21,61 @@ LOCK = "lock"
 
 
 @contextmanager
-def workplace(folder: Path | None) -> Iterator[Path]:
-    """``folder``, made if it isn't there and kept; None gives a temporary folder in the current one, on whose disk
-    reads are measured. What runs left behind that were killed is removed first.
+def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
+    """A folder for a run's files.
+
+    Args:
+        folder: is made if it isn't there, and kept; None gives a temporary one in the user's cache folder, on a disk
+            and not in memory, whose place is told. What runs left behind that were killed is removed from there first.
+        needed_bytes: room that its disk must have.
+
+    Raises:
+        EStreamError: it can't be made, or its disk has less room.
     """
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        with _made(folder, "choose another --folder"):
+            _check_room(folder, needed_bytes)
         try:
             yield folder
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"finished stores are kept in {folder}") from None
         return
-    _remove_abandoned(Path("."))
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=".") as name, ExitStack() as stack:
+    parent = cache_folder()
+    with _made(parent, "set XDG_CACHE_HOME to a folder for temporary files"):
+        _remove_abandoned(parent)
+        _check_room(parent, needed_bytes)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name, ExitStack() as stack:
         held = stack.enter_context(open(Path(name) / LOCK, "ab"))
         fcntl.flock(held, fcntl.LOCK_EX)
+        size = f" ({needed_bytes / 1e9:.1f} GB)" if needed_bytes else ""
+        print(f"files of this run{size} lie in {name} until it ends", file=sys.stderr)
         yield Path(name)
+
+
+def cache_folder() -> Path:
+    """The user's folder for what may be removed at any time."""
+    chosen = os.environ.get("XDG_CACHE_HOME", "")
+    usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
+    return (Path(chosen) if os.path.isabs(chosen) else Path.home() / usual) / "estream-lab"
+
+
+@contextmanager
+def _made(folder: Path, remedy: str) -> Iterator[None]:
+    """The folder is there within; what the system says against it becomes a sentence."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise EStreamError(f"can't work in {folder} ({error.strerror}): {remedy}") from error
+
+
+def _check_room(folder: Path, needed_bytes: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed_bytes > free:
+        raise EStreamError(
+            f"this run needs {needed_bytes / 1e9:.1f} GB for files, and {folder} has {free / 1e9:.1f} GB free: make "
+            "room, or set XDG_CACHE_HOME to a folder on another disk"
+        )
 
 
 def _remove_abandoned(parent: Path) -> None:

@@ -22,6 +22,8 @@ I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 _FEATURES = features()
 LANES = 16 if "avx512f" in _FEATURES else 8
+"""fp32 numbers in the vectors that kernels are written in: a register of AVX-512 or AVX2, two of NEON."""
+
 # 12 of 16 registers are sums with AVX2; 16 of 32 with AVX-512; 24 of 32 (half as wide) with NEON.
 MAX_ROWS = 8 if "avx512f" in _FEATURES else 3
 """Rows of the largest register block that this CPU holds in registers."""

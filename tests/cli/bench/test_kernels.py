@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from estream_lab.bench import peers, rounds
+from estream_lab.bench.load import OtherLoad
 from estream_lab.bench.ours import LANES
 from estream_lab.bench.shapes import LayerShape
 from estream_lab.cli import main
@@ -17,6 +19,7 @@ PEER = Path(__file__).parent.parent.parent / "bench" / "numpy_peer.py"
 COMMAND = ["bench", "kernels", "--shape", "olmoe", "--tokens", "5", "--threads", "1", "--rounds", "1"]
 
 
+COMMAND_OF = peers.command
 LINE = sum(width + 1 for _, width in kernels.COLUMNS)
 
 
@@ -34,7 +37,7 @@ def test_json_is_printed_and_written(capsys: pytest.CaptureFixture[str]) -> None
     assert found == json.loads(Path("out.json").read_text())
     assert {"machine", "peak", "peer_build", "rows"} <= found.keys()
     asked = {"shape", "tokens", "implementation", "quant", "threads", "seconds_median", "times_ours",
-             "fraction_of_peak", "relative_error"}  # fmt: skip
+             "fraction_of_peak", "relative_error", "token_error", "macs_per_weight_byte"}  # fmt: skip
     assert all(asked <= row.keys() for row in found["rows"])
     assert {(row["shape"], row["tokens"], row["threads"]) for row in found["rows"]} == {("olmoe", 5, 1)}
     assert os.listdir() == ["out.json"]
@@ -61,6 +64,29 @@ def _name(line: str) -> str:
     return line[: kernels.COLUMNS[0][1]].strip()
 
 
+def test_competitors_add_a_column(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*COMMAND, "--competitor", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "x busy: time beside 2 busy processes" in out
+    (heading,) = (line for line in out.splitlines() if "arithmetic" in line)
+    assert heading.endswith(" x busy")
+    assert main(COMMAND) == 0
+    assert "x busy" not in capsys.readouterr().out
+
+
+def test_peaks_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(COMMAND) == 0
+    out = capsys.readouterr().out
+    for told in ("measured peak of int8 in registers: ", "measured peak of fp32 in registers: ", "from memory: "):
+        assert out.count(told) == 1
+
+
+def test_what_peers_do_not_inherit_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert main(COMMAND) == 0
+    assert re.search(r"^peers run without .*OMP_NUM_THREADS", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_what_is_asked_for_twice_is_measured_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMAND, "--tokens", "3", "3", "--tokens", "3", "--shape", "olmoe", "--json"]) == 0
     assert [row["tokens"] for row in json.loads(capsys.readouterr().out)["rows"]] == [5] * len(LANES) + [3] * len(LANES)
@@ -75,21 +101,21 @@ def test_without_peers_ours_are_measured_alone(capsys: pytest.CaptureFixture[str
     assert 0 < first["fraction_of_peak"] == pytest.approx(first["macs_per_second"] / found["peak"]["int8"])
 
 
-@pytest.mark.parametrize(("load", "told"), [(0.2, 0), (1.7, 1)])
+@pytest.mark.parametrize(("share", "told"), [(0.04, 0), (0.06, 1)])
 def test_a_busy_computer_is_told(
-    load: float, told: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    share: float, told: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(OtherLoad, "lap", lambda load: share)
     assert main(COMMAND) == 0
     out = capsys.readouterr().out
-    assert out.count("take figures from a run on an idle computer") == told and "measured peak of int8" in out
+    assert out.count("other programs took up to 6 % of this computer") == told
+    assert out.count("take figures from a run on an idle one") == told
 
 
 def test_a_missing_environment_is_one_sentence_and_a_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(peers, "command", COMMAND_OF)
     monkeypatch.setattr(peers, "ENVIRONMENT", tmp_path / ".venv-peers")
     assert main([*COMMAND, "--peer", "ggml"]) == 1
     error = capsys.readouterr().err

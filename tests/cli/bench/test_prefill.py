@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from estream_lab.bench import peers, rounds
-from estream_lab.bench.prefill import comparison
+from estream_lab.bench.load import OtherLoad
+from estream_lab.bench.prefill import comparison, sizes
 from estream_lab.bench.prefill.forms import DEFAULT, Form
 from estream_lab.cli import main
 from estream_lab.cli.bench import prefill
@@ -18,6 +19,7 @@ FAKE = Path(__file__).parent.parent.parent / "bench" / "llama_fake.py"
 SIZES = ["--hidden", "256", "--ffn", "256", "--layers", "1", "--experts", "2", "--top-k", "1", "--vocab", "64"]
 COMMAND = ["bench", "prefill", *SIZES, "--tokens", "5", "--threads", "1", "--rounds", "1"]
 FORMS = [DEFAULT, Form("q4_K", True, 128, "on"), Form("iq4_xs", True, 128, "on")]
+COMMAND_OF = peers.command
 LINE = sum(width + 1 for _, width in prefill.COLUMNS)
 
 
@@ -28,6 +30,7 @@ def _small(tmp_path: Path) -> Iterator[None]:
         patch.setattr(rounds, "SETTLE_SECONDS", 0)
         patch.setattr(comparison, "sweep", lambda: FORMS)
         patch.setattr("estream_lab.bench.prefill.llama.command", lambda name: [sys.executable, str(FAKE)])
+        patch.setattr(peers, "command", lambda name: [sys.executable, str(FAKE)])
         yield
 
 
@@ -77,13 +80,15 @@ def test_a_folder_keeps_the_store_and_the_files(capsys: pytest.CaptureFixture[st
     assert "is a store of another model: give another --folder" in error
 
 
-@pytest.mark.parametrize(("load", "told"), [(0.2, 0), (1.7, 1)])
+@pytest.mark.parametrize(("share", "told"), [(0.04, 0), (0.06, 1)])
 def test_a_busy_computer_is_told(
-    load: float, told: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    share: float, told: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(OtherLoad, "lap", lambda load: share)
     assert main(COMMAND) == 0
-    assert capsys.readouterr().out.count("take figures from a run on an idle computer") == told
+    out = capsys.readouterr().out
+    assert out.count("other programs took up to 6 % of this computer") == told
+    assert out.count("take figures from a run on an idle one") == told
 
 
 @pytest.mark.parametrize(
@@ -111,10 +116,20 @@ def test_an_unknown_peer_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 2 and "llama.cpp" in capsys.readouterr().err
 
 
+def test_what_does_not_fit_is_told_before_the_store_is_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sizes, "available_memory_bytes", lambda: 1000)
+    assert main([*COMMAND, "--folder", "kept"]) == 1
+    error = capsys.readouterr().err
+    assert "GiB of memory at their peak, and 0.0 GiB are free" in error and error.count("\n") == 1
+    assert not Path("kept").exists()
+
+
 def test_a_missing_environment_is_told_before_the_store_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("estream_lab.bench.prefill.llama.command", peers.command)
+    monkeypatch.setattr(peers, "command", COMMAND_OF)
     monkeypatch.setattr(peers, "ENVIRONMENT", tmp_path / ".venv-peers")
     assert main([*COMMAND, "--peer", "llama.cpp", "--folder", "kept"]) == 1
     error = capsys.readouterr().err

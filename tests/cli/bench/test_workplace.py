@@ -1,21 +1,57 @@
 """Where benches work: kept folders, temporary ones, and what killed runs leave behind."""
 
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from estream_lab.cli.bench.workplace import synthetic_store, workplace
+from estream_lab.cli.bench.workplace import cache_folder, synthetic_store, workplace
+from estream_lab.errors import EStreamError
 from estream_lab.models.synthetic import synthetic_spec
 from estream_lab.streaming import Store
 
 
-def test_a_temporary_folder_does_not_outlive_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_folder_is_told_and_does_not_outlive_its_run(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(KeyboardInterrupt), workplace(None) as folder:
-        assert folder.parent.resolve() == tmp_path and folder.is_dir()
+    with pytest.raises(KeyboardInterrupt), workplace(None, 200_000_000) as folder:
+        assert folder.parent == cache and folder.is_dir()
+        assert capsys.readouterr().err == f"files of this run (0.2 GB) lie in {folder} until it ends\n"
         raise KeyboardInterrupt
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == os.listdir(cache) == []
+
+
+def test_the_cache_is_the_users_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for unusable in ("", "relative/place"):  # which the XDG specification says to ignore
+        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
+        assert cache_folder().is_relative_to(tmp_path) and cache_folder().name == "estream-lab"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_disk_without_room_is_told_before_anything_is_made(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=3_000_000_000))
+    with workplace(tmp_path if kept else None, 3_000_000_000):
+        pass
+    with pytest.raises(EStreamError, match=r"needs 3\.1 GB for files, and .* has 3\.0 GB free: make room"):
+        workplace(tmp_path if kept else None, 3_100_000_000).__enter__()
+    assert os.listdir(tmp_path if kept else cache) == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_folder_that_cannot_be_made_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    remedy = "another --folder" if kept else "set XDG_CACHE_HOME"
+    with pytest.raises(EStreamError, match=f"can't work in .*file.*: .*{remedy}"):
+        workplace(tmp_path / "file" / "x" if kept else None).__enter__()
 
 
 def test_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:
@@ -24,20 +60,17 @@ def test_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "here").is_dir()
 
 
-def test_what_a_killed_run_left_is_removed_by_the_next_one_and_running_ones_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_killed_run_left_is_removed_by_the_next_one_and_running_ones_stay(cache: Path) -> None:
     """A kill leaves the folder with a lock that nobody holds."""
-    monkeypatch.chdir(tmp_path)
-    killed, unknown = tmp_path / "estream-bench-killed", tmp_path / "estream-bench-mine"
+    killed, unknown = cache / "estream-bench-killed", cache / "estream-bench-mine"
     (killed / "m.estream").mkdir(parents=True)
     (killed / "lock").touch()
     unknown.mkdir()  # without a lock: of no bench
     with workplace(None) as running:
-        assert sorted(os.listdir()) == sorted([running.name, unknown.name])
+        assert sorted(os.listdir(cache)) == sorted([running.name, unknown.name])
         with workplace(None) as other:
-            assert sorted(os.listdir()) == sorted([running.name, other.name, unknown.name])
-    assert os.listdir() == [unknown.name]
+            assert sorted(os.listdir(cache)) == sorted([running.name, other.name, unknown.name])
+    assert os.listdir(cache) == [unknown.name]
 
 
 def test_kept_stores_of_other_shapes_are_not_taken_for_these(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ class EngineSettings:
         poison: NaN in the arena wherever no expert is ready (tests).
         executor: host or exact, or one of one's own: what evaluates the experts.
         profile: numerics profile: host-f32, host-bf16 or host-int8 of the host, by default the fastest that reads the
-            store's records (`experts.executors.host_profile`); one of `kernels.profiles` of the exact executor. vtcm_bytes: on-chip memory of the exact one.
+            store's records (`experts.executors.host_profile`); one of `kernels.profiles` of the exact executor.
+        vtcm_bytes: on-chip memory of the exact executor.
         record_steps: the exact executor's steps are part of the result.
     """
 

@@ -45,7 +45,7 @@ def attempts(
 def _attempt(
     store: Store, tokens: Sequence[int] | NDArray[np.int32], name: str, policies: Policies, settings: Mapping[str, Any]
 ) -> Attempt:
-    chosen = {"schedule": policies.schedule, "retention": policies.retention, "check_hazards": True}
+    chosen: dict[str, Any] = {"schedule": policies.schedule, "retention": policies.retention, "check_hazards": True}
     try:
         with PrefillEngine.open(store, **chosen, **settings) as engine:
             return Attempt(name, result=engine.prefill(tokens))

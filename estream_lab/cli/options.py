@@ -83,8 +83,8 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
         "--profile",
         choices=[*HOST_PROFILES, *PROFILES],
         help=f"the executor's arithmetic: with host {HOST_PROFILES[2]}, which quantises activations (default for Q4_0 "
-        f"experts), {HOST_PROFILES[1]}, which rounds them and is slower, or {HOST_PROFILES[0]}, the slowest (default for "
-        f"f32 experts); with exact one of the others (default {DEFAULT_PROFILE})",
+        f"experts), {HOST_PROFILES[1]}, which rounds them and is slower, or {HOST_PROFILES[0]}, the slowest (default "
+        f"for f32 experts); with exact one of the others (default {DEFAULT_PROFILE})",
     )
     parser.add_argument("--vtcm", type=size, metavar="SIZE", help="with exact: on-chip memory (default 8MiB)")
     parser.add_argument(

@@ -26,7 +26,7 @@ def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
 
     Args:
         folder: is made if it isn't there, and kept; None gives a temporary one in the user's cache folder, on a disk
-            and not in memory, whose place is told. What runs left behind that were killed is removed from there first.
+            and not in memory; where many bytes are needed, its place is told. What runs left behind that were killed is removed from there first.
         needed_bytes: room that its disk must have.
 
     Raises:
@@ -47,8 +47,8 @@ def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name, ExitStack() as stack:
         held = stack.enter_context(open(Path(name) / LOCK, "ab"))
         fcntl.flock(held, fcntl.LOCK_EX)
-        size = f" ({needed_bytes / 1e9:.1f} GB)" if needed_bytes else ""
-        print(f"files of this run{size} lie in {name} until it ends", file=sys.stderr)
+        if needed_bytes:
+            print(f"files of this run ({needed_bytes / 1e9:.1f} GB) lie in {name} until it ends", file=sys.stderr)
         yield Path(name)
 
 

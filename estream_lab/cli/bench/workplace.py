@@ -26,7 +26,8 @@ def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
 
     Args:
         folder: is made if it isn't there, and kept; None gives a temporary one in the user's cache folder, on a disk
-            and not in memory; where many bytes are needed, its place is told. What runs left behind that were killed is removed from there first.
+            and not in memory. Where many bytes are needed, its place is told. What runs left behind that were killed
+            is removed from there first.
         needed_bytes: room that its disk must have.
 
     Raises:

@@ -7,18 +7,20 @@ from pathlib import Path
 import pytest
 
 from estream_lab.engine import PrefillEngine, kernels
+from tests.stores import dense_store
 
 CODE = """
 import importlib, pkgutil, sys
-import estream_lab.kernels.host as host
+from estream_lab.kernels import host, int8
 from estream_lab.engine import PrefillEngine
 from numba.core.registry import CPUDispatcher
 
 def signatures():
-    names = [f"{host.__name__}.{m.name}" for m in pkgutil.iter_modules(host.__path__)] + ["estream_lab.experts.binding"]
+    names = [f"{room.__name__}.{m.name}" for room in (host, int8) for m in pkgutil.iter_modules(room.__path__)]
+    names.append("estream_lab.experts.binding")
     modules = [importlib.import_module(name) for name in names]
     found = {id(v): v for m in modules for v in vars(m).values() if isinstance(v, CPUDispatcher)}
-    return {d.py_func.__name__: len(d.signatures) for d in found.values()}
+    return {f"{d.py_func.__module__}.{d.py_func.__name__}": len(d.signatures) for d in found.values()}
 
 before = signatures()
 with PrefillEngine.open(sys.argv[1], group_size=3, banks=2) as engine:
@@ -30,8 +32,10 @@ assert not any(before.values()) and sum(opened.values()) >= 7, (before, opened)
 """
 
 
-def test_everything_is_compiled_when_an_engine_is_open(store_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", CODE, str(store_path)], capture_output=True, text=True, timeout=300)
+@pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_0"])
+def test_everything_is_compiled_when_an_engine_is_open(tmp_path: Path, kind: str) -> None:
+    path = str(dense_store(tmp_path, kind))
+    done = subprocess.run([sys.executable, "-c", CODE, path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

@@ -223,7 +223,8 @@ def test_an_interrupt_at_any_step_leaves_a_lane_that_works(
     lane = StreamingLane(store, plan("after-routing", 2, 2, 2), WaitLimit(5.0))
     monkeypatch.setattr(place, owner, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_layers(lane, x, routes)
+        for _ in range(20):  # a step may fall to another thread: that is a matter of time
+            run_layers(lane, x, routes)
     monkeypatch.undo()
     lane.abort()
     assert np.isnan(lane._arena.memory.view(np.float32)).all()  # no byte arrived after the abort

@@ -11,7 +11,8 @@ import pytest
 from numba import njit
 from numpy.typing import NDArray
 
-from estream_lab.kernels.host import linear, pack_dense
+from estream_lab.kernels.host import linear, pack_bf16, pack_dense
+from estream_lab.kernels.host.bf16 import narrow
 from estream_lab.kernels.host.vector_ir import FOLD_LANES, address, largest_of, sum_of, take_share
 
 F32 = NDArray[np.float32]
@@ -67,9 +68,10 @@ def test_a_counter_gives_every_number_once() -> None:
 PROGRAM = """
 import sys
 import numpy as np
-from estream_lab.kernels.host import linear, pack_dense
+from estream_lab.kernels.host import linear, pack_bf16, pack_dense
+from estream_lab.kernels.host.bf16 import narrow
 x, w = (np.random.default_rng(seed).standard_normal((7, 50)).astype(np.float32) for seed in (0, 1))
-sys.stdout.buffer.write(linear(x, pack_dense(w)).tobytes())
+sys.stdout.buffer.write(linear(x, pack_dense(w)).tobytes() + linear(x, pack_bf16(narrow(w))).tobytes())
 """
 
 
@@ -78,4 +80,4 @@ def test_a_processor_without_fma_gets_the_same_bits(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM]
     got = subprocess.run(command, env={**os.environ, **here}, check=True, capture_output=True).stdout
     x, w = (np.random.default_rng(seed).standard_normal((7, 50)).astype(np.float32) for seed in (0, 1))
-    assert got == linear(x, pack_dense(w)).tobytes()
+    assert got == linear(x, pack_dense(w)).tobytes() + linear(x, pack_bf16(narrow(w))).tobytes()

@@ -3,7 +3,6 @@
 A timed call goes from activations and routes to y, as a peer's does: binding the routes to slots is part of it.
 """
 
-import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.rows import Job, Prepared
 from estream_lab.bench.weights import Dequantised
+from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import Binder, Binding
 from estream_lab.experts.shape import PAGE_BYTES
 from estream_lab.kernels import bf16, int8
@@ -43,8 +43,7 @@ class Slots:
         weights, experts = job.weights, job.weights.shape.experts
         sizes = [projection_bytes("q4-32x32", *projection) for projection in weights.shape.projections]
         stride = -(-sum(sizes) // PAGE_BYTES) * PAGE_BYTES
-        # As the engine's arena, in pages of the system's usual size: NumPy would ask for huge ones, which peers lack.
-        arena = np.frombuffer(mmap.mmap(-1, experts * stride), np.uint8)
+        arena = Arena(banks=1, group_size=experts, stride=stride).memory
         starts = np.cumsum([0, *sizes[:2]])
         slots = arena.reshape(experts, stride)
         for expert in range(weights.distinct):

@@ -1,6 +1,7 @@
 """The expert arena: P fixed-address slots of one stride in one page-aligned allocation (paper section 4)."""
 
 import mmap
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,9 @@ class Arena:
             raise EStreamError(
                 f"no memory for {banks} banks of {group_size} records of {stride} bytes: choose a smaller arena"
             ) from error
+        if hasattr(mmap, "MADV_HUGEPAGE"):  # a kernel walks through all of it: fewer pages, fewer missing translations
+            with suppress(OSError):  # a system without huge pages
+                self._map.madvise(mmap.MADV_HUGEPAGE)
         self.memory: NDArray[np.uint8] = np.frombuffer(self._map, dtype=np.uint8)  # (B * G * stride,)
         if poison:
             self.memory.fill(0xFF)

@@ -1,5 +1,7 @@
 """The arena: addresses, bank views, poison."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,15 @@ def test_memory_is_page_aligned_and_of_the_stated_size() -> None:
     arena = Arena(3, 4, RECORD.stride)
     assert arena.memory.ctypes.data % PAGE_BYTES == 0
     assert arena.nbytes == len(arena.memory) == 3 * 4 * RECORD.stride and arena.slots == 12
+
+
+def test_memory_is_in_huge_pages_where_the_system_has_them() -> None:
+    arena = Arena(1, 2, 4 << 20)
+    maps, advised = Path("/proc/self/smaps"), Path("/sys/kernel/mm/transparent_hugepage").exists()
+    begins = f"{arena.memory.ctypes.data:x}-"
+    text = maps.read_text() if advised else ""
+    flags = text[text.find(begins) :].partition("VmFlags:")[2].partition("\n")[0].split()
+    assert ("hg" in flags) == advised
 
 
 def test_a_bank_is_one_view_where_strides_are_equal_else_one_a_slot() -> None:

@@ -25,6 +25,7 @@ from estream_lab.kernels.host import (
     rms_norm,
     rotate_half,
 )
+from estream_lab.kernels.int8.scratch import ROW_BLOCK
 from estream_lab.kernels.layout import projection_bytes
 
 MODULES = (
@@ -72,6 +73,8 @@ def check_versions() -> None:
     rms_norm(one, one[0], 1)
     modules = [importlib.import_module(f"estream_lab.kernels.{name}") for name in MODULES]
     kernels = {f for m in modules for f in vars(m).values() if isinstance(f, Dispatcher)}
+    if int8.strip.PACKED_ROWS == ROW_BLOCK:  # this processor never wants panels
+        int8.strip.panel_product()
     versions = {kernel: len(kernel.signatures) for kernel in kernels}
     assert set(versions.values()) == {1}, {k.py_func.__name__: k.signatures for k, n in versions.items() if n != 1}
     assert {kernel.py_func.__name__ for kernel, n in versions.items() if n} >= {

@@ -24,6 +24,7 @@ from estream_lab.kernels.int8.records import RECORD_BYTES
 from estream_lab.kernels.int8.scatter import scatter
 from estream_lab.kernels.int8.scratch import ROW_BLOCK, Scratch
 from estream_lab.kernels.int8.strip import products, quantise_record, record_place, strip_product
+from estream_lab.kernels.int8.weights import bring
 from estream_lab.kernels.layout import BLOCK_BYTES
 
 LAYOUT = "q4-32x32"
@@ -135,7 +136,9 @@ def _gate_up(
         for first in range(0, rows, ROW_BLOCK):
             some = min(ROW_BLOCK, rows - first)
             records = address(x) + RECORD_BYTES * (offsets[slot] + first) * blocks
+            bring(weights + up[slot])
             strip_product(by, records, some, weights + gate[slot], blocks, address(panel), gates)
+            bring(weights + gate[slot] + 2 * blocks * BLOCK_BYTES)  # with two threads, this one's next share
             strip_product(by, records, some, weights + up[slot], blocks, address(panel), ups)
             for j in range(some * COLUMNS):
                 gates[j] = silu(gates[j]) * ups[j]
@@ -152,16 +155,17 @@ def _down(
     act: U8, panel: U8, tiles: F32, counter: int, shares: int,
 ) -> None:  # fmt: skip
     """y[t] += a * (Wd act); a share is a few neighbouring hidden strips."""
-    strips, blocks = hidden // COLUMNS, ffn // COLUMNS
+    slots, strips, blocks = len(offsets) - 1, hidden // COLUMNS, ffn // COLUMNS
     share = take_share(counter)
     while share < shares:
         begin = share * _DOWN_STRIPS
         some_strips = min(_DOWN_STRIPS, strips - begin)
-        for slot in range(len(offsets) - 1):
+        for slot in range(slots):
             rows = offsets[slot + 1] - offsets[slot]
             for first in range(0, rows, ROW_BLOCK):
                 some = min(ROW_BLOCK, rows - first)
                 records = address(act) + RECORD_BYTES * (offsets[slot] + first) * blocks
+                bring(address(arena) + down[min(slot + 1, slots - 1)] + begin * blocks * BLOCK_BYTES)
                 for s in range(some_strips):
                     weights = address(arena) + down[slot] + (begin + s) * blocks * BLOCK_BYTES
                     strip_product(by, records, some, weights, blocks, address(panel), tiles[s])

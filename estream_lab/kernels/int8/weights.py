@@ -126,6 +126,17 @@ Source = Packed | Panel | Octets
 """Where a product takes its weights from."""
 
 
+@intrinsic
+def bring(typing_context: Any, w: Any) -> Any:
+    """Have the first blocks of a strip at an address brought from memory, as a product does with those that follow."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        prefetch(builder, arguments[0], 0, AHEAD * BLOCK_BYTES)
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
+
+
 def panel_decoder(dot: Dot) -> Any:
     """An intrinsic ``decode(w, blocks, panel)`` that takes `blocks` >= 1 packed blocks of a strip apart.
 

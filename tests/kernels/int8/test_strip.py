@@ -4,7 +4,7 @@ import pytest
 
 from estream_lab.kernels.int8.dot import DOTS
 from estream_lab.kernels.int8.scratch import ROW_BLOCK
-from estream_lab.kernels.int8.strip import PACKED_ROWS, record_place
+from estream_lab.kernels.int8.strip import FEW_ROWS, record_place
 
 BLOCKS = 3
 
@@ -13,7 +13,7 @@ BLOCKS = 3
 def test_many_rows_are_cut_into_the_two_largest_register_blocks(name: str) -> None:
     """Panels have no smaller ones."""
     most = DOTS[name].rows
-    for rows in range(PACKED_ROWS + 1, ROW_BLOCK + 1):
+    for rows in range(FEW_ROWS + 1, ROW_BLOCK + 1):
         assert rows // -(-rows // most) >= most - 1
 
 

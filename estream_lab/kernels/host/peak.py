@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from typing import Any
 
 import numpy as np
@@ -114,9 +113,7 @@ def read_bandwidth(threads: int, size: int = READ_BYTES, rounds: int = 3) -> flo
         size: bytes that are read, a multiple of 1 MiB.
         rounds: how often they are.
     """
-    memory = mmap.mmap(-1, size)  # in pages of the system's usual size, as the engine's arena
-    words, sums = np.frombuffer(memory, np.int64), np.zeros(threads, np.int64)
-    words.fill(1)  # or all of it would be one page of zeros
+    words, sums = np.ones(size // 8, np.int64), np.zeros(threads, np.int64)  # NumPy asks for huge pages, as the arena
 
     def work(counter: int, shares: int, worker: int) -> None:
         _sum_pieces(words, sums, worker, counter, shares)

@@ -81,7 +81,7 @@ $(PEERS_READY): peers/requirements.lock peers/llama-cpp.lock peers/llama_cpp.cma
 	$(call INSTALL_TORCH,$(PEERS))
 	$(PEERS)/bin/python $(PIP_INSTALL) --no-deps --require-hashes -r peers/requirements.lock
 	PATH="$(abspath $(PEERS))/bin:$$PATH" \
-	  CMAKE_ARGS="$(LLAMA_CPP_FLAGS) -DCMAKE_PROJECT_llama_cpp_INCLUDE=$(abspath peers/llama_cpp.cmake)" \
+	  CMAKE_ARGS="$(LLAMA_CPP_FLAGS) -DCMAKE_PROJECT_llama_cpp_INCLUDE='$$PWD/peers/llama_cpp.cmake'" \
 	  $(PEERS)/bin/python $(PIP_INSTALL) --no-cache-dir --no-deps --no-build-isolation --no-binary llama-cpp-python --require-hashes -r peers/llama-cpp.lock
 	echo "$(LLAMA_CPP_FLAGS); $$(c++ --version | head -n 1)" > $(PEERS)/llama-cpp-build.txt
 	$(PEERS)/bin/python -m pip check
@@ -97,7 +97,7 @@ install: $(RUNTIME) ## set up the environment in .venv, nothing else
 
 oracle: $(ORACLE_READY) ## set up .venv-oracle: the reference implementation that tests compare with
 
-peers: $(PEERS_READY) ## set up .venv-peers: what `estream bench` compares with (builds llama.cpp, ten minutes on two cores)
+peers: $(PEERS_READY) ## set up .venv-peers: what `estream bench` compares with (builds llama.cpp: some minutes)
 
 # ---- use
 

@@ -134,6 +134,7 @@ def stopped(arguments: list[str], step: Step, number: int, after: bool, capsys: 
     assert sent == [number], "the step was never reached"
     out, err = capsys.readouterr()
     lines = [line for line in err.replace("\r", "\n").splitlines() if line.strip() and "|" not in line]  # a bar is none
+    lines = [line for line in lines if not line.startswith("files of this run lie in ")]  # said before the signal
     assert status == 128 + number, (out, err)
     assert len(lines) == 1 and lines[0].startswith("estream: stopped: ") and not out, (out, err)
     return lines[0].removeprefix("estream: stopped: ")
@@ -256,10 +257,11 @@ def test_a_stopped_bench_leaves_no_folder_behind(
     after: bool,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shape = "--hidden 64 --ffn 32 --layers 2 --experts 6 --top-k 2 --length 8 --group-size 2 --banks 2 --rounds 1"
     command = ["bench", "schedules", "--synthetic", *shape.split(), "-o", "out.json"]
     assert stopped(command, step, number, after, capsys) == NONE
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["cache"] and os.listdir(tmp_path / "cache" / "estream-lab") == []
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -31,7 +31,7 @@ def test_host_kernels_are_within_their_baseline(tmp_path: Path) -> None:
     errors = result.records["errors"]
     assert hold(errors, recorded, lambda at: bool(abs(errors[at] / recorded[at] - 1) < 0.02)) == len(recorded)
     assert result.records["compared"] == len(recorded)
-    assert result.records["peak"].keys() == {"int8", "fp32", "read_bytes_per_second"}
+    assert result.records["peak"].keys() == {"int8", "bf16", "fp32", "read_bytes_per_second"}
     assert result.output_bytes < 200_000
 
 

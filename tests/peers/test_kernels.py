@@ -106,11 +106,11 @@ def test_the_file_has_what_other_programs_rely_on(found: dict[str, Any]) -> None
     for row in found["rows"]:
         assert keys <= row.keys() and row["threads"] == THREADS
         assert row["seconds_median"] > 0 and row["times_ours"] > 0 and row["slowdown"] > 0
-        measured = row["arithmetic"] in ("int8", "fp32")
+        measured = row["arithmetic"] in ("int8", "bf16", "fp32")
         assert (row["fraction_of_peak"] is not None) == measured
     ours = [row["times_ours"] for row in found["rows"] if row["name"] == "host int8"]
     assert ours == [1] * len(TOKENS)
-    assert found["peak"].keys() == {"int8", "fp32", "read_bytes_per_second"} and min(found["peak"].values()) > 0
+    assert found["peak"].keys() == {"int8", "bf16", "fp32", "read_bytes_per_second"} and min(found["peak"].values()) > 0
 
 
 def test_every_peer_tells_how_it_was_built(found: dict[str, Any]) -> None:

@@ -67,7 +67,7 @@ def _made(folder: Path, remedy: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise EStreamError(f"can't work in {folder} ({error.strerror}): {remedy}") from error
+        raise EStreamError(f"can't work in {folder}: {error.strerror}; {remedy}") from error
 
 
 def _check_room(folder: Path, needed_bytes: int) -> None:

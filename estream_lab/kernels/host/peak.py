@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +11,7 @@ from numba.extending import intrinsic
 
 from estream_lab.kernels.arrays import F32, I64
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.threads import run_workers
+from estream_lab.kernels.host.rate import best_rate
 from estream_lab.kernels.host.vector_ir import LANES, address, fused, take_share
 
 CHAINS = 12
@@ -101,12 +98,11 @@ def fma_peak(threads: int, rounds: int = 5) -> float:
     """
     numbers = np.zeros((threads, (2 + CHAINS) * LANES), np.float32)
     numbers[:, :LANES] = 1  # times 0: a number that is slow to compute with never comes up
-    shares = 4 * threads
 
-    def work(counter: int, given: int, worker: int) -> None:
-        _take_turns(_TURNS, numbers[worker], counter, given)
+    def work(counter: int, shares: int, worker: int) -> None:
+        _take_turns(_TURNS, numbers[worker], counter, shares)
 
-    return shares * _TURNS * MULTIPLY_ADDS / _fastest(lambda: run_workers(work, shares, threads, shares), rounds)
+    return best_rate(work, threads, _TURNS * MULTIPLY_ADDS, rounds)
 
 
 def read_bandwidth(threads: int, size: int = READ_BYTES, rounds: int = 3) -> float:
@@ -117,29 +113,9 @@ def read_bandwidth(threads: int, size: int = READ_BYTES, rounds: int = 3) -> flo
         size: bytes that are read, a multiple of 1 MiB.
         rounds: how often they are.
     """
-    memory = mmap.mmap(-1, size)  # in pages of the system's usual size, as the engine's arena
-    words, sums = np.frombuffer(memory, np.int64), np.zeros(threads, np.int64)
-    words.fill(1)  # or all of it would be one page of zeros
+    words, sums = np.ones(size // 8, np.int64), np.zeros(threads, np.int64)  # NumPy asks for huge pages, as the arena
 
-    def work(counter: int, given: int, worker: int) -> None:
-        _sum_pieces(words, sums, worker, counter, given)
+    def work(counter: int, shares: int, worker: int) -> None:
+        _sum_pieces(words, sums, worker, counter, shares)
 
-    def read() -> None:
-        sums.fill(0)  # a thread that comes late reads nothing
-        run_workers(work, len(words) // _PIECE, threads, len(words) // _PIECE)
-
-    seconds = _fastest(read, rounds)
-    if sums.sum() != len(words):
-        raise RuntimeError("some bytes were not read")
-    return size / seconds
-
-
-def _fastest(call: Callable[[], None], rounds: int) -> float:
-    """Seconds of the fastest call; one before it, which compiles, isn't timed."""
-    call()
-    found = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        found.append(time.perf_counter() - start)
-    return min(found)
+    return best_rate(work, threads, 8 * _PIECE, rounds, shares=len(words) // _PIECE)

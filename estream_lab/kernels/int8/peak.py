@@ -7,7 +7,6 @@ for every eight, which make int32 of int16. There are no loads, no decoding, no 
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numba.extending import intrinsic
 
 from estream_lab.kernels.arrays import I32
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.threads import run_workers
+from estream_lab.kernels.host.rate import best_rate
 from estream_lab.kernels.host.vector_ir import address, take_share
 from estream_lab.kernels.int8.dot import DOTS, Dot
 from estream_lab.kernels.int8.features import variant
@@ -88,17 +87,8 @@ def peak(threads: int, rounds: int = 5) -> float:
         rounds: how often that is timed, some milliseconds each.
     """
     words = np.ones((threads, CHAINS * _DOT.lanes), np.int32)
-    shares = 0
 
-    def work(counter: int, given: int, worker: int) -> None:
-        nonlocal shares
-        shares = given
-        _take_turns(_TURNS, words[worker], counter, given)
+    def work(counter: int, shares: int, worker: int) -> None:
+        _take_turns(_TURNS, words[worker], counter, shares)
 
-    run_workers(work, threads, threads)  # compiles
-    best = 0.0
-    for _ in range(rounds):
-        start = time.perf_counter()
-        run_workers(work, 4 * threads, threads)
-        best = max(best, shares * _TURNS * multiply_adds(_DOT) / (time.perf_counter() - start))
-    return best
+    return best_rate(work, threads, _TURNS * multiply_adds(_DOT), rounds)

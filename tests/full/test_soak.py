@@ -38,6 +38,9 @@ def turns() -> list[int]:
 def soak(store: Path) -> tuple[list[int], list[str]]:
     """The resident set after each request, and the hash of each result's logits; run in a process of its own."""
     texts, resident, hashes = prompts(), [], []
+    # Python's own table of strings doubles when it has taken so many, by a megabyte at once: now, and not on the way.
+    for number in range(20_000):
+        sys.intern(f"soak {number}")
     with PrefillEngine.open(store, **SHAPE) as engine:
         for turn in turns():
             hashes.append(engine.prefill(texts[turn]).logits_sha256)

@@ -11,11 +11,16 @@ import numpy as np
 
 from estream_lab.bench.competitors import Competitors
 from estream_lab.bench.load import OtherLoad
+from estream_lab.kernels.host.peak import fma_peak
+from estream_lab.kernels.host.threads import thread_limit
 
 _T = TypeVar("_T")
 
 SETTLE_SECONDS = 0.1
 """Before each run: where a peer isn't stopped between its turns, its threads spin for up to 50 ms after their work."""
+
+AWAKE_SECONDS = 0.05
+"""Then every processor multiplies: from its sleep it takes milliseconds to full speed, half as much as a small row."""
 
 _ORDER = 20260911  # seed
 
@@ -23,6 +28,13 @@ _ORDER = 20260911  # seed
 def order(count: int, turn: int) -> list[int]:
     """The order of round `turn`: a permutation of 0 to count - 1, the same in every run of a bench."""
     return [int(i) for i in np.random.default_rng((_ORDER, turn)).permutation(count)]
+
+
+def awaken(seconds: float) -> None:
+    """Have every processor of this process busy for so long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        fma_peak(thread_limit(), 1)
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,7 @@ def interleave(
         for place in order(len(runs) * (2 if competitors else 1), turn):
             i, contended = place % len(runs), place >= len(runs)
             time.sleep(SETTLE_SECONDS)
+            awaken(AWAKE_SECONDS)
             if competitors and contended:
                 with competitors.running():
                     found.contended[i].append(runs[i](inputs))

@@ -1,5 +1,6 @@
 """Rounds: every row in turn, in an order of each round, all on the same inputs, and those fresh in each round."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +29,22 @@ def test_no_row_always_follows_the_same_other() -> None:
     assert min(sum(after == row for _, after in before) for row in range(9)) == 8  # each comes after every other
 
 
+def test_every_processor_is_awake_when_a_row_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0.2)
+    used: list[float] = []
+
+    def row(_: int) -> float:
+        used.append(time.process_time() - before)
+        return 1.0
+
+    before = time.process_time()
+    rounds.interleave([row], 1, lambda turn: turn, lambda: None)
+    assert used[0] >= rounds.AWAKE_SECONDS  # of processor time: asleep it would have used none
+
+
 def test_rows_take_turns_on_inputs_that_are_fresh_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(rounds, "AWAKE_SECONDS", 0)
     seen: list[tuple[int, bytes]] = []
 
     def row(number: int) -> Callable[[Inputs], float]:
@@ -59,6 +74,7 @@ def test_rows_take_turns_on_inputs_that_are_fresh_each_round(tmp_path: Path, mon
 
 def test_beside_competitors_every_row_is_timed_as_often_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(rounds, "AWAKE_SECONDS", 0)
     busy = False
 
     class Switch(Competitors):
@@ -77,6 +93,7 @@ def test_beside_competitors_every_row_is_timed_as_often_again(monkeypatch: pytes
 
 def test_the_load_of_others_is_told_of_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(rounds, "AWAKE_SECONDS", 0)
     laps = iter([0.9, 0.1, 0.8, 0.2])  # what was before a round doesn't count
     monkeypatch.setattr(OtherLoad, "lap", lambda load: next(laps))
     assert rounds.interleave([lambda _: 1.0], 2, lambda turn: None, lambda: None).other_load == [0.1, 0.2]

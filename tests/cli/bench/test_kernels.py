@@ -27,6 +27,7 @@ LINE = sum(width + 1 for _, width in kernels.COLUMNS)
 def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(rounds, "AWAKE_SECONDS", 0)
     monkeypatch.setitem(kernels.SHAPES, "olmoe", LayerShape("olmoe", 32, 64, 4, 2, 3.0))
     monkeypatch.setattr(peers, "command", lambda name: [sys.executable, str(PEER)])
 

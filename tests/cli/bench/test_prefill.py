@@ -28,6 +28,7 @@ def _small(tmp_path: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         patch.setattr(rounds, "SETTLE_SECONDS", 0)
+        patch.setattr(rounds, "AWAKE_SECONDS", 0)
         patch.setattr(comparison, "sweep", lambda: FORMS)
         patch.setattr("estream_lab.bench.prefill.llama.command", lambda name: [sys.executable, str(FAKE)])
         patch.setattr(peers, "command", lambda name: [sys.executable, str(FAKE)])

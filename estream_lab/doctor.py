@@ -72,7 +72,11 @@ def _processor() -> Finding:
     from estream_lab.kernels.features import features
 
     present = features()
-    known = [name for name in ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "neon", "dotprod") if name in present]
+    known = [
+        name
+        for name in ("avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "avxvnni", "neon", "dotprod")
+        if name in present
+    ]
     detail = f"{processor()}, {available_cpus()} processors, {' '.join(known) or 'no vector features known'}"
     return Finding("processor", "ok", detail)
 

@@ -36,6 +36,7 @@ def errors(
             if key not in own:
                 read = row.weights()
                 own[key] = [reference(drawn, read, weights.distinct) for drawn in inputs]
+                del read  # a file without a name: its bytes are free again before the next one is written
             exact = own[key]
         for kind, drawn, y in zip(kinds, inputs, exact, strict=True):
             errors_of_row[kind] = relative_error(row.output(drawn), y)

@@ -17,6 +17,7 @@ from estream_lab.bench.rows import Job, Prepared
 from estream_lab.bench.weights import Dequantised
 from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import Binder, Binding
+from estream_lab.experts.executors import host_profile
 from estream_lab.experts.shape import PAGE_BYTES
 from estream_lab.kernels import bf16, int8
 from estream_lab.kernels.host import Scratch, expert_bank, set_threads
@@ -106,7 +107,7 @@ class OurRow:
     process: int | None = None
 
     def __init__(self, lane: Lane) -> None:
-        self._lane, self.name, self.default = lane, lane.name, lane.make is fp32
+        self._lane, self.name, self.default = lane, lane.name, f"host-{lane.arithmetic}" == host_profile("q4-32x32")
         self._bank: Bank | None = None
 
     def prepare(self, job: Job) -> Prepared:

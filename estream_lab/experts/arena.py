@@ -31,14 +31,11 @@ class Arena:
             raise ValueError(f"slot stride {stride} is not a positive multiple of {PAGE_BYTES}")
         self.banks, self.group_size, self.stride, self.poisoned = banks, group_size, stride, poison
         try:
-            self._map = mmap.mmap(-1, banks * group_size * stride)
+            self._map = _memory(banks * group_size * stride)
         except (OSError, OverflowError) as error:
             raise EStreamError(
                 f"no memory for {banks} banks of {group_size} records of {stride} bytes: choose a smaller arena"
             ) from error
-        if hasattr(mmap, "MADV_HUGEPAGE"):  # a kernel walks through all of it: fewer pages, fewer missing translations
-            with suppress(OSError):  # a system without huge pages
-                self._map.madvise(mmap.MADV_HUGEPAGE)
         self.memory: NDArray[np.uint8] = np.frombuffer(self._map, dtype=np.uint8)  # (B * G * stride,)
         if poison:
             self.memory.fill(0xFF)
@@ -84,3 +81,14 @@ class Arena:
         """
         gate = slots.astype(np.int64) * self.stride  # (S,)
         return gate, gate + record.gate_bytes, gate + record.gate_bytes + record.up_bytes
+
+
+def _memory(size: int) -> mmap.mmap:
+    """Zeros of this process alone, in huge pages where the system has them: a kernel walks through all of it, and each
+    page that it comes to costs a translation. Memory that children share would be under another setting of the system.
+    """
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a system without huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory

@@ -30,7 +30,7 @@ class Executor:
         numerics_profile: what its arithmetic is.
         kernel: makes the kernel of a record class for at most C records a call.
         bytes_for: bytes of that kernel's temporaries with so many threads.
-        layout: the layout of records that `warm` is called with.
+        layout: the layout of records on which its kernel is tried when an engine opens.
         stepped: makes a kernel that tells its steps, where the executor has any and they are wanted.
         most_steps: at most how many those are, of a record class and C, for so many slots and records.
         provenance: what traces say of how it runs a record class with C, beside its name and profile.

@@ -78,8 +78,9 @@ class DenseFile:
             EStreamError: a file that isn't what the manifest says.
         """
         with self._asked() as (file, _):
-            entries = file.entries
-        shapes = self.spec.dense_shapes()
+            entries, shapes = file.entries, self.spec.dense_shapes()
+            for name in entries.keys() & shapes.keys() - self.layouts.keys():
+                file.check_dtype(name)
         return {
             name: self.layouts.get(name, entries[name].dtype)
             for name, shape in shapes.items()
@@ -129,10 +130,10 @@ class DenseFile:
     def _read_strips(self, file: Shard, name: str) -> Strips:
         entry, size = file.entries[name], quantisable(self.spec)[name]
         strips = STRIPS[self.layouts[name]]
-        if (entry.dtype, entry.shape) != ("U8", strips.shape_for(*size)):
+        if (entry.dtype, entry.shape, entry.nbytes) != ("U8", strips.shape_for(*size), strips.bytes_for(*size)):
             raise EStreamError(
-                f"tensor '{name}' in {self.path} is {entry.dtype} of shape {entry.shape}, not what the manifest says: "
-                "pack the store again"
+                f"tensor '{name}' in {self.path} is {entry.dtype} of shape {entry.shape} in {entry.nbytes} bytes, not "
+                "what the manifest says: pack the store again"
             )
         weight = strips.room(*size)
         file.read_stored(name, weight.blocks.reshape(-1))

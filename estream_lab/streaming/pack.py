@@ -58,7 +58,8 @@ def pack(
     """Pack ``checkpoint`` into the store ``output`` (a name that ends in .estream).
 
     Work goes to ``NAME.estream.partial`` a layer at a time; an interrupted run of the same command goes on after the
-    last whole layer. Peak memory is one expert in float32 and its packed form.
+    last whole layer. Peak memory is the largest of a dense weight and
+    an expert, in float32 and packed.
 
     Args:
         checkpoint: folder of a transformers checkpoint.

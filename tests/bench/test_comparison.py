@@ -76,7 +76,7 @@ def test_every_row_is_timed_in_every_round_and_held_to_float64(tmp_path: Path) -
         assert row["fraction_of_peak"] == peak
         assert row["times_fastest"] is not None and row.get("note") == (1 if row["implementation"] == "ggml" else None)
     assert [row["quant"] for row in found["rows"][lanes - 1 : lanes + 2]] == ["q4_0", "q4_0", "q4_0 halved"]
-    assert [row["default"] for row in found["rows"][: lanes + 2]] == [lane.name == "host fp32" for lane in LANES] + [
+    assert [row["default"] for row in found["rows"][: lanes + 2]] == [lane.name == "host int8" for lane in LANES] + [
         True, False
     ]  # fmt: skip
     refused = {"implementation": "ggml", "name": "never", "reason": "nobody has this"}

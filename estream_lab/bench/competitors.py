@@ -27,17 +27,22 @@ class Competitors:
     """
 
     def __init__(self, count: int) -> None:
-        command = [sys.executable, "-I", "-c", _PROGRAM]
-        self._processes = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) for _ in range(count)
-        ]
-        for process in self._processes:
-            assert process.stdout is not None
-            with process.stdout as output:
-                output.read()  # ends when its start is over
-        self._all(signal.SIGSTOP)
+        self._count = count
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> "Competitors":
+        command = [sys.executable, "-I", "-c", _PROGRAM]
+        try:
+            for _ in range(self._count):
+                self._processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True))
+            for process in self._processes:
+                assert process.stdout is not None
+                with process.stdout as output:
+                    output.read()  # ends when its start is over
+            self._all(signal.SIGSTOP)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

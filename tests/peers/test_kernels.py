@@ -50,7 +50,7 @@ def _found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_only_what_has_no_build_for_this_platform_is_absent() -> None:
     here = (sys.platform, platform.machine()) == ("linux", "x86_64") and (3, 11) <= sys.version_info < (3, 13)
-    libc = tuple(map(int, platform.libc_ver()[1].split("."))) if here else ()
+    libc = tuple(int(n) for n in platform.libc_ver()[1].split(".") if n) if here else ()
     absent = [] if libc >= (2, 35) else ["ktransformers"]
     assert [name for name in PEERS | PREFILL_PEERS if peers.absent(name)] == absent
 
@@ -83,7 +83,10 @@ def test_every_form_is_a_row_or_unsupported_with_the_reason(name: str, found: di
         forms = of["rows"].keys() | of["unsupported"].keys()
         assert forms == (FORMS[name] if name in PRESENT else set())
         assert not of["rows"].keys() & of["unsupported"].keys()
-        assert all(row["reason"] and "repacked" in row["name"] for row in of["unsupported"].values())
+        # what a processor may lack: kernels of a repacked form, or the instructions of KTransformers' own int4
+        lacking = [row["name"] for row in of["unsupported"].values() if row["reason"]]
+        assert len(lacking) == len(of["unsupported"])
+        assert all("repacked" in form or form == "rawint4" for form in lacking)
 
 
 def test_a_row_says_which_quantisation_it_compares(found: dict[str, Any]) -> None:
@@ -118,7 +121,10 @@ def test_every_peer_tells_how_it_was_built(found: dict[str, Any]) -> None:
     assert list(builds) == PRESENT
     ggml = builds["ggml"]
     assert "-DGGML_NATIVE=ON" in ggml["flags"] and "-DCMAKE_BUILD_TYPE=Release" in ggml["flags"]
-    assert ggml["system_info"].startswith("CPU : ") and ggml["features"]["OPENMP"] == "1"
+    assert ggml["system_info"].startswith("CPU : ")
+    assert ggml["features"].get("OPENMP") == ("1" if sys.platform == "linux" else None)
+        "1" if sys.platform == "linux" else None
+    )
     assert ggml["buffer_types"][-1] == "CPU"
     assert builds["torch"]["features"] and "PyTorch built with" in builds["torch"]["flags"]
     assert all(build["features"] for build in builds.values())

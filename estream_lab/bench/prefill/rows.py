@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
+from estream_lab.experts.executors import host_profile
 from estream_lab.streaming import Store
 
 
@@ -90,7 +91,7 @@ class OurRow:
 
     def __init__(self, store: Store, profile: str, *, resident: bool) -> None:
         self.name = f"{profile} {'resident' if resident else 'streaming'}"
-        self.default = False
+        self.default = profile == host_profile(store.layout) and not resident  # as `estream prefill` runs
         self._store, self._profile, self.resident = store, profile, resident
         self._engine: PrefillEngine
         self._last: dict[str, Any] = {}

@@ -54,7 +54,7 @@ def test_the_table_names_every_row_with_its_quantisations(capsys: pytest.Capture
     assert "sweep: 2 forms, one run each: 0.51 to 1.00 s" in out
     marks = {line[: prefill.COLUMNS[0][1]].strip(): line[LINE:].strip() for line in out.splitlines()}
     ours = [f"estream host-{kind} {how}" for kind in ("int8", "f32") for how in ("resident", "streaming")]
-    assert [marks[name] for name in ours] == ["f32"] * 4
+    assert [marks[name] for name in ours] == ["f32", "f32 (default)", "f32", "f32"]
     assert marks["llama.cpp q4_0 by default"] == "head q6_k, attention q4_0 x6 q5_0 x1 (default)"
     assert marks["llama.cpp q4_K repacked, 128 tokens, flash on"].endswith(" (fastest)")
     assert "llama.cpp iq4_xs repacked, 128 tokens, flash on nobody quantises to this" in out
@@ -63,7 +63,7 @@ def test_the_table_names_every_row_with_its_quantisations(capsys: pytest.Capture
 def test_our_dense_weights_may_be_quantised(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMAND, "--dense-quant", "q8_0", "--folder", "kept"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("estream host-")]
-    assert len(rows) == 4 and all(line.endswith(" q8_0") for line in rows)
+    assert len(rows) == 4 and all(line.removesuffix(" (default)").endswith(" q8_0") for line in rows)
     assert main([*COMMAND, "--folder", "kept"]) == 0  # a store of its own
     assert len([name for name in os.listdir("kept") if name.startswith("synthetic")]) == 2
 

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,15 +23,13 @@ LINE = sum(width + 1 for _, width in prefill.COLUMNS)
 
 
 @pytest.fixture(autouse=True)
-def _small(tmp_path: Path) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        patch.setattr(rounds, "SETTLE_SECONDS", 0)
-        patch.setattr(rounds, "AWAKE_SECONDS", 0)
-        patch.setattr(comparison, "sweep", lambda: FORMS)
-        patch.setattr("estream_lab.bench.prefill.llama.command", lambda name: [sys.executable, str(FAKE)])
-        patch.setattr(peers, "command", lambda name: [sys.executable, str(FAKE)])
-        yield
+def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rounds, "SETTLE_SECONDS", 0)
+    monkeypatch.setattr(rounds, "AWAKE_SECONDS", 0)
+    monkeypatch.setattr(comparison, "sweep", lambda: FORMS)
+    monkeypatch.setattr("estream_lab.bench.prefill.llama.command", lambda name: [sys.executable, str(FAKE)])
+    monkeypatch.setattr(peers, "command", lambda name: [sys.executable, str(FAKE)])
 
 
 def test_json_is_printed_and_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from estream_lab.experts.executors import host_profile
 from estream_lab.experts.shape import PAGE_BYTES
 from estream_lab.kernels import bf16, int8
 from estream_lab.kernels.host import Scratch, expert_bank, set_threads
-from estream_lab.kernels.layout import pack_q4_32x32, projection_bytes
+from estream_lab.kernels.layout import Q4, pack_q4_32x32, projection_bytes
 from estream_lab.routing import Routes
 
 Activations = NDArray[np.float32]
@@ -42,7 +42,7 @@ class Slots:
     def pack(cls, job: Job) -> "Slots":
         """Pack the distinct experts once and repeat them through the arena."""
         weights, experts = job.weights, job.weights.shape.experts
-        sizes = [projection_bytes("q4-32x32", *projection) for projection in weights.shape.projections]
+        sizes = [projection_bytes(Q4, *projection) for projection in weights.shape.projections]
         stride = -(-sum(sizes) // PAGE_BYTES) * PAGE_BYTES
         arena = Arena(banks=1, group_size=experts, stride=stride).memory
         starts = np.cumsum([0, *sizes[:2]])
@@ -72,7 +72,7 @@ def fp32(job: Job, slots: Slots) -> Bank:
     def run(x: Activations, y: Activations, bound: Binding) -> None:
         expert_bank(
             x, y, bound.offsets, bound.token, bound.weight, slots.arena, slots.gate, slots.up, slots.down,
-            shape.hidden, shape.ffn, "q4-32x32", scratch,
+            shape.hidden, shape.ffn, Q4, scratch,
         )  # fmt: skip
 
     return run
@@ -107,7 +107,7 @@ class OurRow:
     process: int | None = None
 
     def __init__(self, lane: Lane) -> None:
-        self._lane, self.name, self.default = lane, lane.name, f"host-{lane.arithmetic}" == host_profile("q4-32x32")
+        self._lane, self.name, self.default = lane, lane.name, f"host-{lane.arithmetic}" == host_profile(Q4)
         self._bank: Bank | None = None
 
     def prepare(self, job: Job) -> Prepared:

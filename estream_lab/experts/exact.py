@@ -9,10 +9,9 @@ from estream_lab.experts.binding import Binding
 from estream_lab.experts.order_steps import StepRecorder
 from estream_lab.experts.shape import ExpertShape, RecordClass
 from estream_lab.kernels.exact import ExactOperator
+from estream_lab.kernels.layout import Q4
 from estream_lab.kernels.vtcm import plan_tiles
 from estream_lab.trace import Provenance
-
-LAYOUT = "q4-32x32"
 
 
 class ExactKernel:
@@ -84,9 +83,9 @@ class ExactKernel:
 
 def _readable(record: RecordClass) -> ExpertShape:
     """The shape of records in the layout that the device reads; any other is refused."""
-    others = sorted(set(record.shape.layouts) - {LAYOUT})
+    others = sorted(set(record.shape.layouts) - {Q4})
     if others:
         raise EStreamError(
-            f"the exact executor reads records in {LAYOUT}, not {', '.join(others)}: pack the model with --quant q4_0"
+            f"the exact executor reads records in {Q4}, not {', '.join(others)}: pack the model with --quant q4_0"
         )
     return record.shape

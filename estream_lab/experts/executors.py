@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from estream_lab.errors import EStreamError
 from estream_lab.experts.graph import ExpertKernel, HostKernel
 from estream_lab.experts.shape import RecordClass
+from estream_lab.kernels.layout import Q4
 from estream_lab.kernels.profiles import DEFAULT_PROFILE, DEFAULT_VTCM_BYTES, profile
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Executor:
     numerics_profile: str
     kernel: Callable[[RecordClass, int], ExpertKernel] = field(compare=False)
     bytes_for: Callable[[RecordClass, int, int], int] = field(compare=False)
-    layout: str = "q4-32x32"
+    layout: str = Q4
     stepped: Callable[[RecordClass, int, "StepRecorder"], ExpertKernel] | None = field(default=None, compare=False)
     most_steps: Callable[[RecordClass, int, int, int], int] | None = field(default=None, compare=False)
     provenance: Callable[[RecordClass, int], "Provenance"] = field(default=_nothing_more, compare=False)
@@ -69,7 +70,7 @@ def host_int8() -> Executor:
 
 def host_profile(layout: str) -> str:
     """The fastest of the host's profiles that reads records of this layout."""
-    return "host-int8" if layout == "q4-32x32" else HOST.numerics_profile
+    return "host-int8" if layout == Q4 else HOST.numerics_profile
 
 
 def exact(

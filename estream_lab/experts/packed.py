@@ -11,9 +11,7 @@ from estream_lab.experts.arena import Arena
 from estream_lab.experts.binding import Binding
 from estream_lab.experts.shape import RecordClass
 from estream_lab.kernels.host import threads
-
-LAYOUT = "q4-32x32"
-"""The layout that they read."""
+from estream_lab.kernels.layout import Q4
 
 
 class PackedKernel:
@@ -57,9 +55,9 @@ class PackedKernel:
 
     @classmethod
     def _check(cls, record: RecordClass) -> None:
-        other = sorted(set(record.shape.layouts) - {LAYOUT})
+        other = sorted(set(record.shape.layouts) - {Q4})
         if other:
             raise EStreamError(
-                f"profile {cls.numerics_profile} reads records of layout {LAYOUT}, not {', '.join(other)}: "
+                f"profile {cls.numerics_profile} reads records of layout {Q4}, not {', '.join(other)}: "
                 "pack the store with Q4_0 weights, or choose profile host-f32"
             )

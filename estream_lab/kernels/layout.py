@@ -28,7 +28,10 @@ BLOCK_BYTES = 576
 TILE_BYTES = 2048
 """A tile of 32 x 32 fp16 numbers."""
 
-LAYOUTS = ("q4-32x32", "f32")
+Q4 = "q4-32x32"
+"""The layout of Q4_0 weights that every lane reads."""
+
+LAYOUTS = (Q4, "f32")
 
 _NIBBLE_BYTES = 512
 _SMALLEST_NORMAL = 0x0400  # bits of fp16 2^-14

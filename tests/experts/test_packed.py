@@ -9,8 +9,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts import ExpertShape, RecordClass, compact
 from estream_lab.experts.executors import HOST, HOST_PROFILES, Executor, executor, host_bf16, host_int8
 from estream_lab.experts.graph import ExpertGraph, GraphCounts
-from estream_lab.kernels import bf16, host, int8
-from estream_lab.kernels.layout import LAYOUTS
+from estream_lab.kernels import host
 from tests.experts.test_exact import EXPERTS, FFN, HIDDEN, RECORD, ROUTES, TOKENS, X, filled
 
 Make = Callable[[], Executor]
@@ -55,10 +54,6 @@ def test_other_layouts_are_refused(make: Make) -> None:
             make().kernel(record, 8)
         with pytest.raises(EStreamError, match=message):  # before any memory is planned
             make().bytes_for(record, 8, 1)
-
-
-def test_their_layout_is_the_kernels_own() -> None:
-    assert {bf16.LAYOUT, int8.LAYOUT} == {"q4-32x32"} < set(LAYOUTS)
 
 
 def test_the_host_has_three_profiles() -> None:

@@ -8,8 +8,8 @@ Read `rounding` (how activations become bf16), `dot` (one step, for each kind of
 micro-kernel around them), `strip` and `expert` (the operator).
 """
 
-from estream_lab.kernels.bf16.expert import LAYOUT, expert_bank
+from estream_lab.kernels.bf16.expert import expert_bank
 from estream_lab.kernels.bf16.scratch import Scratch
 from estream_lab.kernels.bf16.variants import VARIANTS, description, variant
 
-__all__ = ["LAYOUT", "VARIANTS", "Scratch", "description", "expert_bank", "variant"]
+__all__ = ["VARIANTS", "Scratch", "description", "expert_bank", "variant"]

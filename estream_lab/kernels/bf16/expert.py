@@ -23,10 +23,7 @@ from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
 from estream_lab.kernels.int8.scatter import scatter
-from estream_lab.kernels.layout import BLOCK_BYTES
-
-LAYOUT = "q4-32x32"
-"""The one layout that these kernels read."""
+from estream_lab.kernels.layout import BLOCK_BYTES, Q4
 
 _ROUTES = 16  # that are rounded as one share
 
@@ -69,7 +66,7 @@ def expert_bank(
     Raises:
         ValueError: shapes or offsets that do not fit, or scratch memory that is too small.
     """
-    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, LAYOUT)
+    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, Q4)
     scratch.check(len(call.token), hidden, ffn)
     if len(call.token) == 0:
         return

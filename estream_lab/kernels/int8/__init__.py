@@ -9,13 +9,12 @@ micro-kernel around it), `strip` and `expert` (the operator); then `strips` and 
 (weights of a byte).
 """
 
-from estream_lab.kernels.int8.expert import LAYOUT, expert_bank
+from estream_lab.kernels.int8.expert import expert_bank
 from estream_lab.kernels.int8.features import VARIANTS, Variant, description, variant
 from estream_lab.kernels.int8.scratch import Scratch
 from estream_lab.kernels.int8.strips import Q4Strips, Q8Strips, Strips, pack_q4, pack_q8
 
 __all__ = [
-    "LAYOUT",
     "VARIANTS",
     "Q4Strips",
     "Q8Strips",

@@ -25,10 +25,7 @@ from estream_lab.kernels.int8.scatter import scatter
 from estream_lab.kernels.int8.scratch import ROW_BLOCK, Scratch
 from estream_lab.kernels.int8.strip import products, quantise_record, record_place, strip_product
 from estream_lab.kernels.int8.weights import bring
-from estream_lab.kernels.layout import BLOCK_BYTES
-
-LAYOUT = "q4-32x32"
-"""The one layout that these kernels read."""
+from estream_lab.kernels.layout import BLOCK_BYTES, Q4
 
 _ROUTES = 16  # that are quantised as one share
 _DOWN_STRIPS = 2  # neighbouring strips that one share of the third pass takes together, each into a tile
@@ -72,7 +69,7 @@ def expert_bank(
     Raises:
         ValueError: shapes or offsets that do not fit, or scratch memory that is too small.
     """
-    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, LAYOUT)
+    call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, Q4)
     scratch.check(len(call.token), hidden, ffn)
     if len(call.token) == 0:
         return

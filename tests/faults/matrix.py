@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,16 @@ DOCTOR = Phase("doctor", lambda site, layer, record: (layer, record) == (1, 4), 
 PHASES = (FIRST, BEFORE, AFTER, REFILL, LAST, DRAIN, RESIDENT, VERIFY, DOCTOR)
 
 
+class Overtaken(Exception):
+    """On a busy machine a sound read took longer than the short deadline: the run gave up before its fault came."""
+
+
+def _overtaken_unless(acted: bool, fault: Fault) -> None:
+    if fault.slow_to_notice and not acted:
+        raise Overtaken
+    assert acted, "the fault never acted"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run of the matrix."""
@@ -114,12 +124,15 @@ class Cell:
             AssertionError: another outcome than the fault's, or an engine that doesn't work afterwards.
         """
         path = folder / "m.estream"
-        shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(reference.store, path)
-        fault, store = self.fault(), Store(path)
-        with no_hang(f"{fault.name}, {self.phase.name}, {self.schedule}"):
-            run = {"verify": _verify, "doctor": _doctor}.get(self.phase.runs, self._prefill)
-            return run(fault, store, reference)
+        run = {"verify": _verify, "doctor": _doctor}.get(self.phase.runs, self._prefill)
+        for patience in (1, 10, 100):
+            shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(reference.store, path)
+            fault, store = self.fault(), Store(path)
+            fault.wait_limit *= patience
+            with no_hang(f"{fault.name}, {self.phase.name}, {self.schedule}"), suppress(Overtaken):
+                return run(fault, store, reference)
+        raise AssertionError(f"{fault.name}, {self.phase.name}, {self.schedule}: the fault never acted")
 
     def _prefill(self, fault: Fault, store: Store, reference: Reference) -> str:
         prompt: tuple[int, ...] = LONG
@@ -143,11 +156,17 @@ class Cell:
             if "retention" in options and self.phase.runs == "prefill":
                 # the fault comes while groups of an earlier request are in the banks
                 with impatience(fault):  # which a lane learns when it opens
-                    assert engine.prefill(prompt, positions="all").output.tobytes() == reference.logits[prompt]
+                    try:
+                        warm = engine.prefill(prompt, positions="all").output.tobytes()
+                    except EStreamError as error:
+                        if not re.search(Hung.expected, str(error)):
+                            raise
+                        raise Overtaken from None
+                assert warm == reference.logits[prompt]
             with injector:
                 outcome = judge(fault, lambda: engine.prefill(prompt, positions="all").output.tobytes(),
                                 reference.logits[prompt])  # fmt: skip
-            assert injector.acted.is_set(), "the fault never acted"
+            _overtaken_unless(injector.acted.is_set(), fault)
             assert engine.prefill(prompt, positions="all").output.tobytes() == reference.logits[prompt], "afterwards"
             if isinstance(fault, Hung):  # the read returns at last, into memory that nobody uses any more
                 fault.released.set()

@@ -4,9 +4,9 @@
     x ~ scale * q,   scale = max|x| / 127 * (sum of y q / sum of q q)
 
 in fp32. The integers are those of Q8_0; the scale is the one that leaves the least sum of squared errors with them,
-where Q8_0 has max|x| / 127: a hundredth less error on Gaussian activations. A block without a number of 2^-100 or more is zero: its
-reciprocal would not be finite. A block that holds NaN or infinity gets the scale NaN, so that every result that
-depends on it is NaN: callers check their outputs.
+where Q8_0 has max|x| / 127: a hundredth less error on Gaussian activations. A block without a number of 2^-100 or more
+is zero: its reciprocal would not be finite. A block that holds NaN or infinity gets the scale NaN, so that every result
+that depends on it is NaN: callers check their outputs.
 
 A record has 40 bytes: 32 int8 numbers, a 32-bit correction and the scale. Records of one block of inputs lie together,
 row after row; then come those of the next block.

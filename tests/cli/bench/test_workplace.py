@@ -112,9 +112,9 @@ def test_a_folder_is_not_removed_between_its_making_and_its_lock(cache: Path, mo
 
 def test_a_full_disk_is_told_with_its_remedy(cache: Path) -> None:
     """NumPy's `tofile` raises an OSError without a number, others one with it; other errors are left alone."""
-    numbers = (None, errno.ENOSPC, errno.EDQUOT)
-    for number in numbers:
-        with pytest.raises(EStreamError, match=r"no room left in .*: make room, or set XDG_CACHE_HOME"), workplace(None):
+    sentence = r"no room left in .*: make room, or set XDG_CACHE_HOME"
+    for number in (None, errno.ENOSPC, errno.EDQUOT):
+        with pytest.raises(EStreamError, match=sentence), workplace(None):
             raise OSError("7 requested and 0 written") if number is None else OSError(number, os.strerror(number))
     with pytest.raises(PermissionError), workplace(None):
         raise PermissionError(errno.EACCES, "no")

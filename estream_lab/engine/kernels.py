@@ -69,8 +69,10 @@ def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None
 def _multiply(kind: str) -> None:
     """By weights of this kind."""
     bits = np.zeros((1, 32), np.uint16 if kind == "bf16" else np.float32)
+    row = np.zeros((1, 32), np.float32)
     weight = STRIPS[kind].room(1, 32) if kind in STRIPS else projection(bits)
-    weight.linear(np.zeros((1, 32), np.float32))
+    weight.linear(row)
+    weight.rows(np.zeros(1, np.int32), row)
 
 
 def _normalise() -> None:

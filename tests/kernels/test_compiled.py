@@ -34,7 +34,7 @@ MODULES = (
     *(f"host.{name}" for name in ("attention", "cache", "decode", "dense", "expert", "exponential")),
     *(f"host.{name}" for name in ("finite", "norm", "tile")),
     *(f"packed.{name}" for name in ("expert", "lane", "scatter")),
-    *(f"int8.{name}" for name in ("dense", "strip", "strip_q8")),
+    *(f"int8.{name}" for name in ("dense", "rows", "strip", "strip_q8")),
     "bf16.strip",
 )
 
@@ -43,8 +43,9 @@ def run_every_kernel() -> None:
     one = np.ones((1, 32), np.float32)
     linear(one, pack_dense(one))
     linear(one, pack_bf16(np.zeros((1, 32), np.uint16)))
-    int8.pack_q4(one).linear(one)
-    int8.pack_q8(one).linear(one)
+    for pack in (int8.pack_q4, int8.pack_q8):
+        pack(one).linear(one)
+        pack(one).rows(np.zeros(1, np.int32), np.empty((1, 32), np.float32))
     all_finite(rms_norm(one, one[0], 1e-5))
     rotate_half(one.reshape(1, 1, 32).copy(), one[:, :16], one[:, :16])
     keys, values = (np.zeros(shape, np.float32) for shape in cache_shapes(1, 32, 1))
@@ -85,7 +86,8 @@ def check_versions() -> None:
     assert set(versions.values()) == {1}, {k.py_func.__name__: k.signatures for k, n in versions.items() if n != 1}
     assert {kernel.py_func.__name__ for kernel, n in versions.items() if n} >= {
         "_all_finite", "_apart", "_attention", "_down", "_gate_up", "_linear", "_make_records", "_multiply", "_octets",
-        "_packed", "_panel", "_quantise", "_remember", "_rms_norm", "_rotate_half", "quantise", "round_records",
+        "_packed", "_panel", "_pick_rows", "_quantise", "_remember", "_rms_norm", "_rotate_half", "quantise",
+        "round_records",
     }  # fmt: skip
 
 

@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.arrays import F32, U8, aligned, as_input
+from estream_lab.kernels.arrays import F32, U8, aligned, as_input, as_output
 from estream_lab.kernels.host.projection import LinearScratch, LinearSizes, linear_call
 from estream_lab.kernels.host.vector_ir import COLUMNS
 from estream_lab.kernels.int8 import q8, strip, strip_q8
 from estream_lab.kernels.int8.dense import multiply_strips
+from estream_lab.kernels.int8.rows import pick_rows
 from estream_lab.kernels.int8.scratch import linear_sizes
-from estream_lab.kernels.layout import BLOCK_BYTES, NIBBLE_BYTES, pack_q4_32x32
+from estream_lab.kernels.layout import BLOCK_BYTES, pack_q4_32x32
 from estream_lab.kernels.packed.lane import Lane
 from estream_lab.kernels.quant import quantise_q4_0
 
@@ -40,6 +41,7 @@ class Strips:
     """
 
     BLOCK_BYTES: ClassVar[int]
+    NIBBLES: ClassVar[bool]
 
     n: int
     k: int
@@ -99,51 +101,30 @@ class Strips:
 
     def rows(self, ids: NDArray[np.integer], out: F32) -> F32:
         """Write the rows of these numbers (T,) to out (T, K), ``q * d``, which is exact; returns out."""
-        for row, i in zip(out, ids, strict=True):
-            blocks = row.reshape(-1, COLUMNS)
-            q, d = self._column(self.blocks[i // COLUMNS], int(i % COLUMNS))
-            np.multiply(q, d, out=blocks)
+        blocks = as_input(self.blocks, np.uint8, self.shape_for(self.n, self.k), "blocks")
+        pick_rows(blocks, ids, self.NIBBLES, as_output(out, np.float32, (len(ids), self.k), "out"))
         return out
 
     def _lane(self) -> Lane:
-        raise NotImplementedError
-
-    def _column(self, strip: U8, column: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        """Weights (K / 32, 32) and scales (K / 32, 1) of one output."""
         raise NotImplementedError
 
 
 class Q4Strips(Strips):
     """Q4_0 weights in q4-32x32 (`kernels.layout`), without its padding for vector units that read blocks in pairs."""
 
-    BLOCK_BYTES = BLOCK_BYTES
+    BLOCK_BYTES, NIBBLES = BLOCK_BYTES, True
 
     def _lane(self) -> Lane:
         return strip.lane()
-
-    def _column(self, strip: U8, column: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        nibbles = strip[:, :NIBBLE_BYTES].reshape(-1, 4, COLUMNS, 4)[:, :, column]  # (K/32, k // 8, k % 4)
-        q = np.stack([nibbles & 15, nibbles >> 4], axis=2).reshape(-1, COLUMNS)  # low: k % 8 < 4
-        return q.astype(np.int8) - np.int8(8), _scales(strip, NIBBLE_BYTES, column)
 
 
 class Q8Strips(Strips):
     """Q8_0 weights in q8-32x32 (`q8`)."""
 
-    BLOCK_BYTES = q8.BLOCK_BYTES
+    BLOCK_BYTES, NIBBLES = q8.BLOCK_BYTES, False
 
     def _lane(self) -> Lane:
         return strip_q8.lane()
-
-    def _column(self, strip: U8, column: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-        octets = strip[:, : q8.WEIGHT_BYTES].reshape(-1, 8, COLUMNS, 4)[:, :, column]  # (K/32, k // 4, k % 4)
-        return octets.reshape(-1, COLUMNS).view(np.int8), _scales(strip, q8.WEIGHT_BYTES, column)
-
-
-def _scales(strip: U8, first: int, column: int) -> NDArray[np.float32]:
-    """(K / 32, 1) float32 of one column, whose fp16 scales begin at byte `first` of a block."""
-    halves = np.ascontiguousarray(strip[:, first + 2 * column : first + 2 * column + 2])
-    return halves.view("<f2").astype(np.float32)
 
 
 def pack_q4(w: NDArray[Any]) -> Q4Strips:

@@ -79,7 +79,7 @@ class SignedPlain(_Signed):
 
 
 def _like(name: str, kind: type[Dot]) -> Dot:
-    """Register blocks are cut as for nibbles, so that records lie as `lane.record_place` says for both."""
+    """Register blocks are cut as for nibbles, so that records lie as `lane.row_records` says for both."""
     nibbles = DOTS[name]
     return kind(nibbles.lanes, nibbles.rows, nibbles.vectors, native_half=nibbles.native_half)
 

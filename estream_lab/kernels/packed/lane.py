@@ -64,33 +64,28 @@ def cut(rows: int, most: int) -> tuple[int, int]:
 
 
 @compiled
-def record_place(lane: Lane, rows: int, blocks: int, r: int) -> tuple[int, int]:
-    """Where the records of row r of a tile of `rows` rows are: byte of the first, and bytes to that of the next block.
-
-    Records of a register block lie together, block of inputs after block of inputs: a product reads them in order.
-    """
-    size, end = cut(rows, lane.block_rows)
-    if r < end:
-        size, within = size + 1, r % (size + 1)
-    else:
-        within = (r - end) % size
-    return lane.record_bytes * ((r - within) * blocks + within), lane.record_bytes * size
-
-
-@compiled
 def row_records(lane: Lane, x: int, r: int, rows: int, blocks: int, records: int) -> None:
-    """Make the records of row r of `rows` rows, cut into tiles of `ROW_BLOCK`: `blocks` for the numbers at x.
+    """Make the records of row r of `rows` rows: `blocks` for the numbers at x.
 
-    x and records are addresses: of the row, and of the records of all rows.
+    x and records are addresses: of the row, and of the records of all rows. These come tile after tile of `ROW_BLOCK`
+    rows. Within a tile, records of a register block lie together, block of inputs after block of inputs: a product
+    reads them in order.
     """
     tile = r - r % ROW_BLOCK
-    place, step = record_place(lane, min(ROW_BLOCK, rows - tile), blocks, r - tile)
-    call_at(lane.records, x, blocks, records + lane.record_bytes * tile * blocks + place, step)
+    size, end = cut(min(ROW_BLOCK, rows - tile), lane.block_rows)
+    within = r - tile if r - tile < end else r - tile - end
+    size += r - tile < end
+    within %= size
+    place = (r - within) * blocks + within
+    call_at(lane.records, x, blocks, records + lane.record_bytes * place, lane.record_bytes * size)
 
 
 @compiled
 def tile_records(lane: Lane, tile: F32, rows: int, blocks: int, block: int, records: int) -> None:
-    """Make the records of a tile (rows, 32), which are number `block` of each row's `blocks`; `records` as above."""
+    """Make the records of a tile (rows, 32) of numbers, which are number `block` of each row's `blocks`.
+
+    `records` is the address of the tile's: they lie as `row_records` puts them.
+    """
     size, end = cut(rows, lane.block_rows)
     r = 0
     while r < rows:
@@ -104,7 +99,7 @@ def tile_records(lane: Lane, tile: F32, rows: int, blocks: int, block: int, reco
 def strip_product(lane: Lane, x: int, rows: int, w: int, blocks: int, panel: int, tile: F32) -> None:
     """tile[: rows * 32] as (rows, 32) = `rows` <= `ROW_BLOCK` rows of records times one strip of `blocks` blocks.
 
-    x, w and panel are addresses: of the records (see `record_place`), of the strip, and of room for a panel.
+    x, w and panel are addresses: of the records (see `row_records`), of the strip, and of room for a panel.
     """
     for j in range(rows * COLUMNS):
         tile[j] = 0

@@ -92,7 +92,7 @@ def test_the_largest_products_are_exact(name: str, sign: int, weight: int) -> No
 
 
 def test_rows_are_cut_as_for_nibbles() -> None:
-    """Records lie in the order of register blocks (`lane.record_place`), and both kinds of weights read them."""
+    """Records lie in the order of register blocks (`lane.row_records`), and both kinds of weights read them."""
     assert {name: dot.rows for name, dot in DOTS_Q8.items()} == {name: dot.rows for name, dot in DOTS.items()}
 
 

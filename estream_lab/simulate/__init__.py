@@ -3,10 +3,11 @@
 from estream_lab.simulate.measured import service_times, shared_bandwidth
 from estream_lab.simulate.recurrence import Timetable, recurrence, timetable
 from estream_lab.simulate.replay import replay
-from estream_lab.simulate.storage import OwnTimes, SharedBandwidth, Storage
+from estream_lab.simulate.storage import DepthBandwidth, OwnTimes, SharedBandwidth, Storage
 from estream_lab.simulate.times import LayerTimes, ServiceTimes, by_hand
 
 __all__ = [
+    "DepthBandwidth",
     "LayerTimes",
     "OwnTimes",
     "ServiceTimes",

@@ -90,7 +90,9 @@ class DepthBandwidth:
             SharedBandwidth(rate, self.latency_ns)  # refuses what is none
         if list(self.bytes_per_second) != sorted(self.bytes_per_second):
             listed = ", ".join(f"{rate:g}" for rate in self.bytes_per_second)
-            raise EStreamError(f"more outstanding reads are never slower together, but {listed} bytes/s fall: sort them")
+            raise EStreamError(
+                f"more outstanding reads are never slower together, but {listed} bytes/s fall: sort them"
+            )
 
     def open(self) -> Reads:
         """See `Storage`."""

@@ -1,7 +1,7 @@
 """What a simulated request has to do: a model, a number of tokens, and how many of them visit each expert."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ class Workload:
     Attributes:
         model: its sizes.
         tokens: T.
-        loads: (layers, E) int64, routes of each expert in each sparse layer.
+        loads: (layers, E) int64, routes of each expert in each sparse layer; neighbours share groups.
         origin: where the routes come from, for provenance.
 
     Raises:
@@ -70,8 +70,12 @@ class Workload:
         loads = [routes[layer].counts(experts) for layer in sorted(routes)]
         return cls(model, last + 1, np.array(loads, np.int64).reshape(len(loads), experts), origin)
 
+    def in_order(self, orders: Sequence[NDArray[np.int32]]) -> "Workload":
+        """The same for a store whose groups aren't by id: ``orders`` are its experts in file order, (E,) a layer."""
+        return replace(self, loads=np.take_along_axis(self.loads, np.array(orders, np.int64), axis=1))
+
     def rows(self, group_size: int) -> NDArray[np.int64]:
-        """Routes of each group: (layers, K), experts in groups by id, the last one perhaps smaller.
+        """Routes of each group: (layers, K), neighbours in a group, the last one perhaps smaller.
 
         Raises:
             EStreamError: a group of no or more experts than a layer has.

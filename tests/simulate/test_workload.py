@@ -20,6 +20,11 @@ def test_groups_have_the_routes_of_their_experts_and_the_last_may_be_smaller() -
             asked.rows(size)
 
 
+def test_a_stores_order_makes_its_groups() -> None:
+    asked = workload([1, 0, 2, 3, 4], [5, 6, 7, 8, 9]).in_order([np.array([4, 2, 0, 1, 3]), np.array([0, 1, 2, 3, 4])])
+    assert asked.rows(2).tolist() == [[6, 1, 3], [11, 15, 9]]
+
+
 def test_synthetic_routes_are_all_there_and_differ_by_layer_and_seed() -> None:
     made = Workload.synthetic(MODELS["olmoe"], 100)
     assert (made.loads.sum(axis=1) == 800).all() and made.loads.shape == (16, 64)

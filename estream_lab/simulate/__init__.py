@@ -1,5 +1,6 @@
 """Event simulation: the policies of a live lane on a virtual clock, with service times in place of work."""
 
+from estream_lab.simulate.agreement import replayed
 from estream_lab.simulate.device import Device, load_device
 from estream_lab.simulate.measured import service_times, shared_bandwidth
 from estream_lab.simulate.models import MODELS, ModelShape
@@ -28,6 +29,7 @@ __all__ = [
     "load_device",
     "recurrence",
     "replay",
+    "replayed",
     "service_times",
     "shared_bandwidth",
     "simulate",

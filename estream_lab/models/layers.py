@@ -6,6 +6,7 @@ a fixed order (the kernels see to that), so a prompt may be cut into chunks of a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
-from estream_lab.kernels.host import LinearScratch, LinearSizes, Projection, attention, rms_norm, rotate_half
+from estream_lab.kernels.host import (
+    LinearScratch,
+    LinearSizes,
+    Projection,
+    attention,
+    cache_shapes,
+    remember,
+    rms_norm,
+    rotate_half,
+)
 from estream_lab.kernels.int8 import Strips
 from estream_lab.kernels.projections import Weight, embedding, projection, shape
 from estream_lab.models.rope import rope_tables
@@ -29,8 +39,7 @@ class KVCache:
     """Keys and values of the positions seen so far, and the rotary tables for as many positions.
 
     Attributes:
-        keys: per layer, (Hkv, D, capacity): a head's keys side by side, as the attention kernel reads them.
-        values: per layer, (Hkv, capacity, D).
+        keys, values: per layer, in strips (`kernels.host.cache`) of room for `capacity` positions or a few more.
         cos, sin: (capacity, D/2).
     """
 
@@ -52,7 +61,8 @@ class KVCache:
     @staticmethod
     def bytes_for(spec: ModelSpec, capacity: int) -> int:
         """`nbytes` of a cache of so many positions."""
-        return 4 * capacity * (2 * spec.layers * spec.key_width + spec.head_dim)
+        shapes = cache_shapes(spec.kv_heads, spec.head_dim, capacity)
+        return 4 * (spec.layers * sum(map(math.prod, shapes)) + capacity * spec.head_dim)
 
 
 @dataclass(frozen=True)
@@ -128,8 +138,10 @@ class Decoder:
         spec = self.spec
         if capacity > spec.context:
             raise EStreamError(f"{capacity} tokens exceed the model's context of {spec.context}; shorten the prompt")
-        keys = tuple(np.zeros((spec.kv_heads, spec.head_dim, capacity), np.float32) for _ in range(spec.layers))
-        values = tuple(np.zeros((spec.kv_heads, capacity, spec.head_dim), np.float32) for _ in range(spec.layers))
+        keys, values = (
+            tuple(np.zeros(shape, np.float32) for _ in range(spec.layers))
+            for shape in cache_shapes(spec.kv_heads, spec.head_dim, capacity)
+        )
         return KVCache(keys, values, *rope_tables(capacity, spec.head_dim, spec.rope_theta))
 
     def new_workspace(self, rows: int, threads: int = 1, normed: Array | None = None) -> Workspace:
@@ -178,8 +190,7 @@ class Decoder:
         keys = work.k.reshape(rows, spec.kv_heads, spec.head_dim)
         rotate_half(queries, cache.cos[start:end], cache.sin[start:end])
         rotate_half(keys, cache.cos[start:end], cache.sin[start:end])
-        cache.keys[layer][:, :, start:end] = keys.transpose(1, 2, 0)
-        cache.values[layer][:, start:end] = work.v.reshape(rows, spec.kv_heads, spec.head_dim).transpose(1, 0, 2)
+        remember(keys, work.v.reshape(keys.shape), start, cache.keys[layer], cache.values[layer])
 
         scale = spec.head_dim**-0.5
         attention(queries, cache.keys[layer], cache.values[layer], start, scale, work.mixed, work.attention)

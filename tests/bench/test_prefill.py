@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from estream_lab.bench import peers, rounds
-from estream_lab.bench.prefill import compare_prefill, comparison, sizes
+from estream_lab.bench.prefill import compare_prefill, comparison
 from estream_lab.bench.prefill.forms import DEFAULT, QUANTS, Form, sweep
 from estream_lab.bench.prefill.llama import Files, llama
 from estream_lab.bench.prefill.rows import FIGURES, OurRow, Prompt
@@ -213,21 +213,6 @@ def test_a_peer_at_fault_ends_the_run_in_a_sentence(
     order(monkeypatch, fault)
     with pytest.raises(EStreamError, match=told):
         run(store, tmp_path)
-
-
-def test_what_does_not_fit_into_memory_is_said_before_anything_is_made(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours = 4 * (store.nbytes - store.experts_bytes) + 2 * store.experts_bytes
-    assert 0.5 * ours < sizes.peak_bytes(SPEC, peer=False) <= ours
-    assert (
-        sizes.file_bytes(SPEC, peer=False) <= store.nbytes < 2 * sizes.file_bytes(SPEC, peer=False)
-    )  # but for padding
-    monkeypatch.setattr(sizes, "available_memory_bytes", lambda: sizes.peak_bytes(SPEC, peer=False))
-    with pytest.raises(EStreamError, match="GiB are free: choose fewer --layers"):
-        run(store, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    run(store, tmp_path, (), rounds=1)  # without the peer it does fit
 
 
 def test_files_are_made_once_and_never_taken_unfinished(store: Store, tmp_path: Path) -> None:

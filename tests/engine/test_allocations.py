@@ -64,6 +64,7 @@ class Loop:
 
 KERNELS = {
     "estream_lab.kernels.host.attention": ["_attention"],
+    "estream_lab.kernels.host.cache": ["_remember"],
     "estream_lab.kernels.host.dense": ["_linear"],
     "estream_lab.kernels.host.expert": ["_gate_up", "_down"],
     "estream_lab.kernels.host.finite": ["_all_finite"],

@@ -18,10 +18,12 @@ from estream_lab.kernels.host import (
     Scratch,
     all_finite,
     attention,
+    cache_shapes,
     expert_bank,
     linear,
     pack_bf16,
     pack_dense,
+    remember,
     rms_norm,
     rotate_half,
 )
@@ -29,7 +31,8 @@ from estream_lab.kernels.int8.scratch import ROW_BLOCK
 from estream_lab.kernels.layout import projection_bytes
 
 MODULES = (
-    *(f"host.{name}" for name in ("attention", "decode", "dense", "expert", "exponential", "finite", "norm", "tile")),
+    *(f"host.{name}" for name in ("attention", "cache", "decode", "dense", "expert", "exponential")),
+    *(f"host.{name}" for name in ("finite", "norm", "tile")),
     *(f"int8.{name}" for name in ("dense", "expert", "scatter", "strip", "strip_q8")),
     *(f"bf16.{name}" for name in ("expert", "strip")),
 )
@@ -43,7 +46,9 @@ def run_every_kernel() -> None:
     int8.pack_q8(one).linear(one)
     all_finite(rms_norm(one, one[0], 1e-5))
     rotate_half(one.reshape(1, 1, 32).copy(), one[:, :16], one[:, :16])
-    attention(one.reshape(1, 1, 32), one.reshape(1, 32, 1), one.reshape(1, 1, 32), 0, 1.0)
+    keys, values = (np.zeros(shape, np.float32) for shape in cache_shapes(1, 32, 1))
+    remember(one.reshape(1, 1, 32), one.reshape(1, 1, 32), 0, keys, values)
+    attention(one.reshape(1, 1, 32), keys, values, 0, 1.0)
     arena, zero = np.zeros(projection_bytes("q4-32x32", 32, 32), np.uint8), np.zeros(1, np.int64)
     routes = (np.array([0, 1]), np.zeros(1, np.int32), np.ones(1, np.float32))
     expert_bank(one, one.copy(), *routes, arena, zero, zero, zero, 32, 32, "q4-32x32", Scratch(1, 32, 32, 1))
@@ -79,7 +84,7 @@ def check_versions() -> None:
     assert set(versions.values()) == {1}, {k.py_func.__name__: k.signatures for k, n in versions.items() if n != 1}
     assert {kernel.py_func.__name__ for kernel, n in versions.items() if n} >= {
         "_add_packed", "_add_panels", "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_multiply",
-        "_quantise", "_rms_norm", "_rotate_half", "_round",
+        "_quantise", "_remember", "_rms_norm", "_rotate_half", "_round",
     }  # fmt: skip
 
 

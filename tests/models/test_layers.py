@@ -158,7 +158,8 @@ def test_bytes_are_counted() -> None:
     assert DECODER.nbytes == sum(weight.nbytes for weight in WEIGHTS.values()) + padding
     cache = DECODER.new_cache(10)
     assert cache.capacity == 10
-    assert cache.nbytes == KVCache.bytes_for(SPEC, 10) == 4 * 10 * (SPEC.layers * 2 * SPEC.key_width + SPEC.head_dim)
+    rounded = SPEC.kv_heads * 32 * (SPEC.head_dim + 32 * -(-SPEC.head_dim // 32))  # positions, and elements of values
+    assert cache.nbytes == KVCache.bytes_for(SPEC, 10) == 4 * (SPEC.layers * rounded + 10 * SPEC.head_dim)
 
 
 def test_a_checkpoint_feeds_a_decoder(tmp_path: Path) -> None:

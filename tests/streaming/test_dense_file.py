@@ -1,6 +1,8 @@
 """Stores with quantised or bf16 dense weights: every kind of damage is one clear sentence."""
 
+import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,36 @@ def test_a_quantised_tensor_that_the_manifest_takes_for_numbers_is_named(path: P
     edit_manifest(path, lambda m: m["dense"]["layouts"].pop("head.weight"))
     with pytest.raises(EStreamError, match=r"head\.weight .* is stored as U8"):
         Store(path).verify_dense()
+
+
+def edit_header(path: Path, change: Change) -> Store:
+    """Let the header of the store's dense file say something else; its length stays."""
+    file = path / "dense.safetensors"
+    content = file.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    change(header)
+    written = json.dumps(header, separators=(",", ":")).encode().ljust(length)
+    assert len(written) == length
+    file.write_bytes(content[:8] + written + content[8 + length :])
+    return Store(path)
+
+
+def test_a_damaged_dtype_is_named_before_memory_is_planned(tmp_path: Path) -> None:
+    store = edit_header(dense_store(tmp_path, "f32"), lambda h: h["head.weight"].update(dtype="I32"))
+    with pytest.raises(EStreamError, match=r"head\.weight .* is stored as I32"):
+        _ = store.dense.stored
+
+
+def test_a_quantised_tensor_whose_bytes_are_not_those_of_its_shape_is_named(path: Path) -> None:
+    def move_a_border(header: dict[str, Any]) -> None:
+        entries = sorted((e for e in header.values() if "dtype" in e), key=lambda entry: entry["data_offsets"][0])
+        first, second = next(pair for pair in pairwise(entries) if {entry["dtype"] for entry in pair} == {"U8"})
+        first["data_offsets"][1] -= 32
+        second["data_offsets"][0] -= 32
+
+    with pytest.raises(EStreamError, match=r"tensor '.*\.weight' .* bytes, not what the manifest says"):
+        edit_header(path, move_a_border).verify_dense()
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_0"])

@@ -66,7 +66,7 @@ def compare_prefill(
     Raises:
         EStreamError: the peer is missing or fails, a row runs another model, or memory doesn't suffice.
     """
-    peak = check_memory(store.spec, peer=bool(names))
+    peak = check_memory(store.spec, peer=bool(names), dense_quant=store.dense_quant)
     load = os.getloadavg()[0]
     found: dict[str, Any] = {"peer_build": {}, "agreement": {}, "sweep": [], "unsupported": []}
     rows: list[Row] = [*our_rows(store)]

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     check_results({"--output": options.output}, {})
     spec = _spec(options)
     check_installed(options.peer)
-    check_memory(spec, peer=bool(options.peer))
+    check_memory(spec, peer=bool(options.peer), dense_quant=options.dense_quant)
     threads = options.threads or thread_limit()
     set_threads(threads)  # refuses more than there are before anything is prepared
     with ExitStack() as stack:
@@ -94,7 +94,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _room(options: argparse.Namespace, spec: ModelSpec) -> int:
     """Bytes that files will take; of a kept folder nothing is known, for an earlier run may have made them."""
-    return 0 if options.folder is not None else file_bytes(spec, peer=bool(options.peer))
+    if options.folder is not None:
+        return 0
+    return file_bytes(spec, peer=bool(options.peer), dense_quant=options.dense_quant)
 
 
 def _spec(options: argparse.Namespace) -> ModelSpec:

@@ -44,7 +44,7 @@ def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
         return
     parent = cache_folder()
     with ExitStack() as stack:
-        with _made(parent, "set XDG_CACHE_HOME to a folder for temporary files"):
+        with _made(parent, "set XDG_CACHE_HOME to a folder for temporary files"), _alone(parent):
             _remove_abandoned(parent)
             _check_room(parent, needed_bytes)
             name = stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent))
@@ -71,10 +71,32 @@ def _disk_is_full(folder: Path) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """The user's folder for what may be removed at any time."""
+    """The user's folder for what may be removed at any time.
+
+    Raises:
+        EStreamError: XDG_CACHE_HOME names none, and the user has no home.
+    """
     chosen = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(chosen):
+        return Path(chosen) / "estream-lab"
     usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
-    return (Path(chosen) if os.path.isabs(chosen) else Path.home() / usual) / "estream-lab"
+    try:
+        return Path.home() / usual / "estream-lab"
+    except RuntimeError as error:
+        raise EStreamError(
+            "this user has no home folder for temporary files: set XDG_CACHE_HOME to a folder for them"
+        ) from error
+
+
+@contextmanager
+def _alone(parent: Path) -> Iterator[None]:
+    """Nobody else makes or removes folders in ``parent``: a new one could be removed before its lock is held."""
+    descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # and the lock with it
 
 
 @contextmanager

@@ -5,6 +5,7 @@ sum is one fixed sequence of correctly rounded operations. `reference` holds a p
 """
 
 from estream_lab.kernels.host.attention import AttentionScratch, attention
+from estream_lab.kernels.host.cache import cache_shapes, remember
 from estream_lab.kernels.host.dense import BFloat16Panels, DensePanels, linear, pack_bf16, pack_dense
 from estream_lab.kernels.host.expert import Scratch, expert_bank
 from estream_lab.kernels.host.finite import all_finite
@@ -23,10 +24,12 @@ __all__ = [
     "Scratch",
     "all_finite",
     "attention",
+    "cache_shapes",
     "expert_bank",
     "linear",
     "pack_bf16",
     "pack_dense",
+    "remember",
     "rms_norm",
     "rotate_half",
     "set_threads",

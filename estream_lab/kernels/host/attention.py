@@ -2,6 +2,7 @@
 
 Blocks of keys lie at multiples of `KEYS`, wherever a chunk of queries starts, and a query never touches a key behind
 it: so a token's result does not depend on how its prompt was cut into chunks. Extra memory is a few blocks a thread.
+Keys and values are multiplied by where they lie (`cache`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from estream_lab.kernels.arrays import F32, I32, as_input, as_output
 from estream_lab.kernels.compiled import compiled
+from estream_lab.kernels.host.cache import cache_shapes
 from estream_lab.kernels.host.exponential import exp32
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.tile import add_rows
@@ -19,7 +21,7 @@ from estream_lab.kernels.host.vector_ir import COLUMNS, MAX_ROWS, address, large
 KEYS = 64
 """Keys of a block, at absolute positions that are multiples of it."""
 
-QUERIES = 96
+QUERIES = 192
 """Query rows of a task."""
 
 _sum, _largest = sum_of(KEYS), largest_of(KEYS)
@@ -27,8 +29,8 @@ _sum, _largest = sum_of(KEYS), largest_of(KEYS)
 
 def attention(
     q: NDArray[np.float32],
-    k_cache: NDArray[np.float32],
-    v_cache: NDArray[np.float32],
+    keys: NDArray[np.float32],
+    values: NDArray[np.float32],
     start: int,
     scale: float,
     out: NDArray[np.float32] | None = None,
@@ -38,9 +40,9 @@ def attention(
 
     Args:
         q: (T, Hq, D) float32.
-        k_cache: (Hkv, D, capacity) float32; keys of query head h are those of head ``h // (Hq // Hkv)``.
-        v_cache: (Hkv, capacity, D) float32. Positions from start + T on are never read, in either cache.
-        start: position of the first query; start + T <= capacity.
+        keys: (Hkv, S, D, 32) float32, see `cache`; those of query head h are of head ``h // (Hq // Hkv)``.
+        values: (Hkv, P, 32 S, 32) float32. What stands for positions from start + T on is of no effect.
+        start: position of the first query; start + T <= 32 S.
         scale: factor on the scores, usually D ** -0.5.
         out: (T, Hq * D) float32 to write to.
         scratch: temporaries; with these and `out`, nothing is allocated.
@@ -54,9 +56,10 @@ def attention(
     """
     q = as_input(q, np.float32, (None, None, None), "q")
     rows, heads, width = q.shape
-    k_cache = as_input(k_cache, np.float32, (None, width, None), "k_cache")
-    kv_heads, _, capacity = k_cache.shape
-    v_cache = as_input(v_cache, np.float32, (kv_heads, capacity, width), "v_cache")
+    keys = as_input(keys, np.float32, (None, None, width, COLUMNS), "keys")
+    kv_heads, strips = keys.shape[:2]
+    capacity = strips * COLUMNS
+    values = as_input(values, np.float32, cache_shapes(kv_heads, width, capacity)[1], "values")
     if not kv_heads or heads % kv_heads:
         raise ValueError(f"{heads} query heads cannot share {kv_heads} key heads evenly")
     if not 0 <= start <= capacity - rows:
@@ -72,8 +75,8 @@ def attention(
     def work(counter: int, shares: int, worker: int) -> None:
         b = blocks[worker]
         _attention(
-            q, k_cache, v_cache, start, np.float32(scale), index, out, tasks, counter, shares,
-            b.queries, b.keys, b.values, b.scores, b.sums, b.state,
+            q, keys, values, start, np.float32(scale), index, out, tasks, counter, shares,
+            b.queries, b.scores, b.sums, b.state,
         )  # fmt: skip
 
     run_workers(work, tasks, min(threads(), len(blocks)))
@@ -97,7 +100,7 @@ class AttentionScratch:
     def bytes_for(width: int, threads: int) -> int:
         """`nbytes` of scratch memory of this size."""
         padded = -(-width // COLUMNS) * COLUMNS
-        block = KEYS * width + KEYS * padded + QUERIES * (width + KEYS + padded + 2)
+        block = QUERIES * (width + KEYS + padded + 2)
         return 4 * (QUERIES + threads * block)
 
     @property
@@ -107,33 +110,15 @@ class AttentionScratch:
 
 
 class _Blocks:
-    """One thread's blocks; padding beyond the head's size stays zero."""
+    """One thread's blocks."""
 
     def __init__(self, width: int) -> None:
-        strips = -(-width // COLUMNS)
+        padded = -(-width // COLUMNS) * COLUMNS
         # beside each other: in q a head's rows may lie a power of two apart, where they share a few lines of the cache
         self.queries = np.zeros((QUERIES, width), np.float32)
-        self.keys = np.zeros((KEYS // COLUMNS, width, COLUMNS), np.float32)
-        self.values = np.zeros((strips, KEYS, COLUMNS), np.float32)
         self.scores = np.zeros((QUERIES, KEYS), np.float32)
-        self.sums = np.zeros((QUERIES, strips * COLUMNS), np.float32)
+        self.sums = np.zeros((QUERIES, padded), np.float32)
         self.state = np.zeros((QUERIES, 2), np.float32)  # maximum and denominator of each query
-
-
-@compiled
-def _copy_block(k_cache: F32, v_cache: F32, head: int, first: int, count: int, keys: F32, values: F32) -> None:
-    """Copy `count` keys to two strips (D, 32) and values to strips (64, 32); what lies beyond them is never used."""
-    width = k_cache.shape[1]
-    for s in range(KEYS // COLUMNS):
-        left = s * COLUMNS
-        for d in range(width):
-            for j in range(min(COLUMNS, count - left)):
-                keys[s, d, j] = k_cache[head, d, first + left + j]
-    for s in range(values.shape[0]):
-        left = s * COLUMNS
-        for j in range(count):
-            for d in range(min(COLUMNS, width - left)):
-                values[s, j, d] = v_cache[head, first + j, left + d]
 
 
 @compiled
@@ -158,9 +143,8 @@ def _softmax_row(scores: F32, r: int, seen: int, scale: np.float32, state: F32) 
 
 @compiled
 def _attention(
-    q: F32, k_cache: F32, v_cache: F32, start: int, scale: np.float32, index: I32, out: F32, tasks: int, counter: int,
-    shares: int, queries: F32, keys: F32, values: F32, scores: F32, sums: F32,
-    state: F32,
+    q: F32, keys: F32, values: F32, start: int, scale: np.float32, index: I32, out: F32, tasks: int, counter: int,
+    shares: int, queries: F32, scores: F32, sums: F32, state: F32,
 ) -> None:  # fmt: skip
     """Tasks are one (block of queries, head) each; a share is every `shares`-th of them."""
     rows, heads = q.shape[0], q.shape[1]
@@ -170,22 +154,26 @@ def _attention(
         for task in range(tasks - 1 - share, -1, -shares):
             first = task // heads * QUERIES
             _attend(
-                q, k_cache, v_cache, start, scale, index, out, task % heads, first, min(QUERIES, rows - first),
-                queries, keys, values, scores, sums, state,
+                q, keys, values, start, scale, index, out, task % heads, first, min(QUERIES, rows - first),
+                queries, scores, sums, state,
             )  # fmt: skip
         share = take_share(counter)
 
 
 @compiled
-def _add_values(values: F32, scores: F32, sums: F32, index: I32, first: int, rows: int, seen: int, step: int) -> None:
+def _add_values(
+    values: F32, block: int, scores: F32, sums: F32, index: I32, first: int, rows: int, seen: int, step: int
+) -> None:
     """sums[r] += scores[r, :n] values[:n] for `rows` rows from `first` on; the i-th of them sees n = seen + i * step.
+
+    Values (P, 32 S, 32) are those of one head, of which the first stands at `block`.
 
     Rows go together as far as the first one sees, then by themselves: none touches a key beyond its own.
     """
     width, padded = scores.shape[1], sums.shape[1]
     one = int(np.int64(1))  # a plain 1, like any constant in a call, would have the kernel compiled for it once more
     for s in range(values.shape[0]):
-        strip = address(values) + 4 * s * width * COLUMNS
+        strip = address(values[s]) + 4 * block * COLUMNS
         out = address(sums) + 4 * (first * padded + s * COLUMNS)
         add_rows(address(scores), address(index) + 4 * first, rows, width, strip, seen, out, padded)
         for i in range(1, rows if step else 1):
@@ -197,9 +185,8 @@ def _add_values(values: F32, scores: F32, sums: F32, index: I32, first: int, row
 
 @compiled
 def _attend(
-    q: F32, k_cache: F32, v_cache: F32, start: int, scale: np.float32, index: I32, out: F32, head: int, first: int,
-    rows: int, queries: F32, keys: F32, values: F32, scores: F32, sums: F32,
-    state: F32,
+    q: F32, keys: F32, values: F32, start: int, scale: np.float32, index: I32, out: F32, head: int, first: int,
+    rows: int, queries: F32, scores: F32, sums: F32, state: F32,
 ) -> None:  # fmt: skip
     """Query rows first..first + rows of one head."""
     heads, width = q.shape[1], q.shape[2]
@@ -211,19 +198,17 @@ def _attend(
         for d in range(width):
             queries[r, d] = q[first + r, head, d]
     here = start + first  # position of row 0
+    kv = head // (heads // len(keys))
     for block in range(0, here + rows, KEYS):
-        _copy_block(
-            k_cache, v_cache, head // (heads // len(k_cache)), block, min(KEYS, here + rows - block), keys, values
-        )
         blind = max(0, block - here)  # rows before it are behind this block
         full = min(rows, max(blind, block + KEYS - 1 - here))  # rows from it on see all of the block
         for r in range(blind, rows):
             for j in range(KEYS):
                 scores[r, j] = 0
-        for s in range(KEYS // COLUMNS):
+        for s in range(-(-min(KEYS, here + rows - block) // COLUMNS)):
             add_rows(
                 address(queries), address(index) + 4 * blind, rows - blind, width,
-                address(keys) + 4 * s * width * COLUMNS, width,
+                address(keys[kv, block // COLUMNS + s]), width,
                 address(scores) + 4 * (blind * KEYS + s * COLUMNS), scores.shape[1],
             )  # fmt: skip
         for r in range(blind, rows):
@@ -232,9 +217,12 @@ def _attend(
             for d in range(padded):
                 sums[r, d] *= factor
         for r in range(blind, full, MAX_ROWS):
-            _add_values(values, scores, sums, index, r, min(MAX_ROWS, full - r), here + r - block + 1, int(np.int64(1)))
+            _add_values(
+                values[kv], block, scores, sums, index, r, min(MAX_ROWS, full - r), here + r - block + 1,
+                int(np.int64(1)),
+            )  # fmt: skip
         if full < rows:
-            _add_values(values, scores, sums, index, full, rows - full, scores.shape[1], int(np.int64(0)))
+            _add_values(values[kv], block, scores, sums, index, full, rows - full, scores.shape[1], int(np.int64(0)))
     for r in range(rows):
         for d in range(width):
             out[first + r, head * width + d] = sums[r, d] / state[r, 1]

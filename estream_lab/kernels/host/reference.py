@@ -24,7 +24,7 @@ from estream_lab.kernels.host.exponential import (
     ROUND,
 )
 from estream_lab.kernels.host.norm import LANES as NORM_LANES
-from estream_lab.kernels.host.vector_ir import FOLD_LANES
+from estream_lab.kernels.host.vector_ir import COLUMNS, FOLD_LANES
 
 F32 = NDArray[np.float32]
 
@@ -101,15 +101,24 @@ def rotate_half(x: F32, cos: F32, sin: F32) -> F32:
     return np.concatenate([a * c - b * s, b * c + a * s], axis=-1)
 
 
-def attention(q: F32, k_cache: F32, v_cache: F32, start: int, scale: float) -> F32:
-    """See `attention.attention`: one query and head at a time."""
+def strips(k: F32, v: F32) -> tuple[F32, F32]:
+    """Keys and values (T, Hkv, D) from position 0 on as a cache: see `cache`."""
+    positions, heads, width = k.shape
+    more, wider = -positions % COLUMNS, -width % COLUMNS
+    keys = np.pad(k, ((0, more), (0, 0), (0, 0))).reshape(-(-positions // COLUMNS), COLUMNS, heads, width)
+    values = np.pad(v, ((0, more), (0, 0), (0, wider))).reshape(positions + more, heads, -(-width // COLUMNS), COLUMNS)
+    return np.ascontiguousarray(keys.transpose(2, 0, 3, 1)), np.ascontiguousarray(values.transpose(1, 2, 0, 3))
+
+
+def attention(q: F32, k: F32, v: F32, start: int, scale: float) -> F32:
+    """See `attention.attention`, with k and v (positions, Hkv, D): one query and head at a time."""
     rows, heads, width = q.shape
-    group = heads // len(k_cache)
+    group = heads // k.shape[1]
     out = np.empty((rows, heads, width), np.float32)
     for t in range(rows):
         for h in range(heads):
             seen = start + t + 1
-            out[t, h] = _attend(q[t, h], k_cache[h // group, :, :seen], v_cache[h // group, :seen], np.float32(scale))
+            out[t, h] = _attend(q[t, h], k[:seen, h // group].T, v[:seen, h // group], np.float32(scale))
     return out.reshape(rows, heads * width)
 
 

@@ -27,10 +27,21 @@ def quantise(x: F32) -> tuple[NDArray[np.int8], F32]:
     blocks = x.reshape(len(x), x.shape[1] // BLOCK, BLOCK)
     largest = np.abs(blocks).max(axis=-1)  # NaN where there is one
     finite, something = np.isfinite(largest), ~(largest < SMALLEST)
-    scale = np.where(finite, np.where(something, largest, 0) / np.float32(127), np.nan).astype(np.float32)
-    inverse = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=finite & something)
-    q = np.rint(np.where(finite[..., None], blocks, 0) * inverse[..., None])
+    seen = finite & something
+    inverse = np.divide(np.float32(127), largest, out=np.zeros_like(largest), where=seen)
+    y = np.where(finite[..., None], blocks, np.float32(0)) * inverse[..., None]
+    q = np.rint(y)
+    factor = np.divide(_sums(y * q), _sums(q * q), out=np.zeros_like(largest), where=seen)
+    scale = np.where(finite, np.where(seen, largest, 0) / np.float32(127) * factor, np.nan).astype(np.float32)
     return q.astype(np.int8).reshape(x.shape), scale
+
+
+def _sums(blocks: F32) -> F32:
+    """Of the last axis, a power of two: its upper half is added to the lower one until one number is left."""
+    while blocks.shape[-1] > 1:
+        lower, upper = np.split(blocks, 2, axis=-1)
+        blocks = lower + upper
+    return blocks[..., 0]
 
 
 def linear(q: NDArray[np.int8], scale: F32, weights: Quantised) -> F32:

@@ -1,9 +1,15 @@
 """Where benches work: kept folders, temporary ones, and what killed runs leave behind."""
 
+import errno
+import fcntl
 import os
+import select
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -71,6 +77,47 @@ def test_what_a_killed_run_left_is_removed_by_the_next_one_and_running_ones_stay
         with workplace(None) as other:
             assert sorted(os.listdir(cache)) == sorted([running.name, other.name, unknown.name])
     assert os.listdir(cache) == [unknown.name]
+
+
+def test_without_a_home_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(EStreamError, match="no home folder .*: set XDG_CACHE_HOME"):
+        workplace(None).__enter__()
+
+
+def test_a_folder_is_not_removed_between_its_making_and_its_lock(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run, in a process of its own, comes just when the first one's lock is there and not yet held."""
+    flock, seconds = fcntl.flock, []
+    wait = "from estream_lab.cli.bench.workplace import workplace\nwith workplace(None): print('in', flush=True)"
+
+    def overtaken(file: Any, how: int) -> None:
+        if not isinstance(file, int) and how == fcntl.LOCK_EX:
+            second = subprocess.Popen([sys.executable, "-c", wait], stdout=subprocess.PIPE, text=True)
+            seconds.append(second)
+            assert second.stdout is not None
+            assert not select.select([second.stdout], [], [], 2.0)[0], "it works beside us"
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", overtaken)
+    with workplace(None) as folder:
+        out, _ = seconds[0].communicate(timeout=60)
+        assert out == "in\n" and seconds[0].returncode == 0
+        assert (folder / "lock").is_file()
+    assert os.listdir(cache) == []
+
+
+def test_a_full_disk_is_told_with_its_remedy(cache: Path) -> None:
+    """NumPy's `tofile` raises an OSError without a number, others one with it; other errors are left alone."""
+    sentence = r"no room left in .*: make room, or set XDG_CACHE_HOME"
+    for number in (None, errno.ENOSPC, errno.EDQUOT):
+        with pytest.raises(EStreamError, match=sentence), workplace(None):
+            raise OSError("7 requested and 0 written") if number is None else OSError(number, os.strerror(number))
+    with pytest.raises(PermissionError), workplace(None):
+        raise PermissionError(errno.EACCES, "no")
 
 
 def test_kept_stores_of_other_shapes_are_not_taken_for_these(tmp_path: Path) -> None:

@@ -63,16 +63,20 @@ def test_many_blocks_equal_numpy_and_stay_within_half_a_step() -> None:
     seen = np.abs(x).max(axis=1) >= SMALLEST
     assert seen.mean() > 0.5
     assert (np.abs(q[seen]).max(axis=1) == 127).all()
-    step = scale[seen, None].astype(np.float64)
-    assert (np.abs(x[seen] - q[seen] * step) <= 0.5001 * step).all()
+    x64, q64 = x[seen].astype(np.float64), q[seen].astype(np.float64)
+    step = np.abs(x64).max(axis=1, keepdims=True) / 127
+    assert (np.abs(x64 - q64 * step) <= 0.5001 * step).all()
+    best = (x64 * q64).sum(axis=1) / (q64 * q64).sum(axis=1)  # of least squares
+    assert np.abs(scale[seen] / best - 1).max() < 4e-7
+    assert not np.allclose(best, step[:, 0], rtol=1e-4)  # the largest number alone says another scale
 
 
 def test_ties_are_rounded_to_even() -> None:
     x = np.zeros((1, 32), np.float32)
     x[0, :6] = [127, 0.5, 1.5, 2.5, -0.5, -1.5]
     q, scale, _ = records_of(x)
-    assert scale[0] == 1
     assert q[0, :6].tolist() == [127, 0, 2, 2, 0, -2]
+    assert scale[0] == np.float32(127 * 127 + 3 + 5 + 3) / np.float32(127 * 127 + 3 * 4)  # sums of y q, and of q q
 
 
 @pytest.mark.parametrize("largest", [0.0, 1e-40, float(np.nextafter(np.float32(SMALLEST), np.float32(0)))])

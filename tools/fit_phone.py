@@ -11,6 +11,7 @@ lengths and models, for which nothing is fitted, say more. The same run gives th
 import argparse
 from collections.abc import Iterator, Sequence
 
+from estream_lab.kernels.vtcm import plan_tiles
 from estream_lab.simulate.device import FOLDER, Device, load_device
 from estream_lab.simulate.fit import (
     BUBBLE_BANKS,
@@ -25,6 +26,7 @@ from estream_lab.simulate.fit import (
 )  # fmt: skip
 from estream_lab.simulate.heldout import HELDOUT
 from estream_lab.simulate.literal import literal
+from estream_lab.simulate.tiles import invocation_ns
 from estream_lab.trace import check_writable
 from tools.command import ended
 
@@ -66,7 +68,14 @@ def parameters(device: Device) -> list[str]:
     model, tokens = workload().model, workload().tokens
     non_expert = model.layer_flops(tokens) / device["dense_rate"]
     group = 8 * tokens * model.top_k / model.experts * model.route_flops / device["expert_rate"]
-    return [*rows, "", f"T^ne {1e3 * non_expert:.2f} ms a layer, X {1e3 * group:.2f} ms a group of average load", ""]
+    each = round(tokens * model.top_k / model.experts)
+    plan = plan_tiles(model.hidden, model.ffn, each, int(device["vtcm"]))
+    tiles = invocation_ns(device, plan, [each] * 8) / 1e6
+    return [
+        *rows, "",
+        f"T^ne {1e3 * non_expert:.2f} ms a layer, X {1e3 * group:.2f} ms a group of average load; by its tiles, at "
+        f"assumed rates, X would be {tiles:.2f} ms", "",
+    ]  # fmt: skip
 
 
 def agreement(device: Device, *, fast: bool) -> Iterator[str]:

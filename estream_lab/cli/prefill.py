@@ -7,6 +7,9 @@ from pathlib import Path
 from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, prompt_tokens
 from estream_lab.cli.results import check_results
 from estream_lab.engine import PrefillResult
+from estream_lab.errors import EStreamError
+from estream_lab.simulate import load_device
+from estream_lab.simulate.tiles import modelled
 from estream_lab.trace import write_chrome, write_perfetto
 
 
@@ -19,6 +22,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
     parser.add_argument(
         "--steps", type=Path, metavar="FILE", help="with exact: write the steps of the tile pipeline, likewise"
     )
+    parser.add_argument(
+        "--steps-device",
+        metavar="NAME",
+        help="with --steps: give them the times that a device profile models, such as phone",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that opens offline")
     return parser
 
@@ -29,13 +37,19 @@ def run(options: argparse.Namespace) -> int:
         {"--trace": options.trace, "--steps": options.steps, "--report": options.report},
         {"the store": options.store, "--prompt-file": options.prompt_file},
     )
+    if options.steps_device is not None and options.steps is None:
+        raise EStreamError("--steps-device gives steps their times: say with --steps where they go")
+    device = None if options.steps_device is None else load_device(options.steps_device)
     if options.report is not None:
         # plotly takes a second to import, and memory: before the engine opens, a memory budget counts it
         from estream_lab.viz.report import write_report
     with open_engine(options) as engine:
         result = engine.prefill(prompt_tokens(options, engine), progress=not options.json)
+        steps, sizes = result.steps, (engine.spec.hidden, engine.spec.ffn)
     del engine  # what is written below takes the place of weights and keys
-    for trace, path in ((result.trace, options.trace), (result.steps, options.steps)):
+    if steps is not None and device is not None:
+        steps = modelled(steps, device, *sizes)
+    for trace, path in ((result.trace, options.trace), (steps, options.steps)):
         if trace is not None and path is not None:
             (write_chrome if path.suffix == ".json" else write_perfetto)(trace, path)
     if options.report is not None:

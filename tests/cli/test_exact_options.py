@@ -188,3 +188,25 @@ def test_activations_that_overflow_are_one_sentence(estream: Run, tmp_path: Path
     pack_synthetic(Huge(SPEC), tmp_path / "huge.estream", progress=False)
     answer = estream("prefill", tmp_path / "huge.estream", *GIVEN)
     check_refusal(answer, 1, "the router of layer 0 gives NaN or infinite values: the model's weights overflow float32")
+
+
+def test_steps_get_the_times_of_a_device_profile(estream: Run, store: Path, tmp_path: Path) -> None:
+    order, timed = tmp_path / "order.json", tmp_path / "timed.json"
+    assert estream("prefill", store, *GIVEN, "--steps", order)[0] == 0
+    assert estream("prefill", store, *GIVEN, "--steps", timed, "--steps-device", "phone")[0] == 0
+    found = [json.loads(path.read_text()) for path in (order, timed)]
+    assert [len(document["traceEvents"]) for document in found] == [len(found[0]["traceEvents"])] * 2
+    kinds = [document["otherData"]["provenance"]["kind"] for document in found]
+    assert kinds == ["steps in order, without time", "steps with modelled times (assumed rates)"]
+    assert {event["dur"] for event in found[0]["traceEvents"] if event["ph"] == "X"} == {0.001}
+    assert len({event["dur"] for event in found[1]["traceEvents"] if event["ph"] == "X"}) > 1
+
+
+def test_a_profile_for_steps_that_go_nowhere_or_that_is_none_is_refused(
+    estream: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PrefillEngine, "open", lambda *_, **__: pytest.fail("the run began"))
+    status, _, error = estream("prefill", store, *GIVEN, "--steps-device", "phone")
+    assert status == 1 and "say with --steps where they go" in error
+    status, _, error = estream("prefill", store, *GIVEN, "--steps", tmp_path / "s.json", "--steps-device", "telephone")
+    assert status == 1 and "no device profile 'telephone'" in error

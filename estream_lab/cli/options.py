@@ -15,6 +15,7 @@ from estream_lab.experts.retention import KeepFirst
 from estream_lab.experts.schedule import POLICIES
 from estream_lab.kernels.profiles import DEFAULT_PROFILE, PROFILES
 from estream_lab.machine import memory_budget_bytes
+from estream_lab.models.spec import ModelSpec
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LARGEST_PROMPT = 64 << 20  # bytes; a device file has no end
@@ -167,25 +168,38 @@ def prompt_tokens(options: argparse.Namespace, engine: PrefillEngine) -> NDArray
     else:
         if engine.tokenizer is None:
             raise EStreamError(f"{engine.store.path} has no tokenizer: give --tokens")
-        ids = engine.tokenizer.encode(_text(options)).astype(np.int64)
+        text = str(options.prompt) if options.prompt is not None else read_text(options.prompt_file)
+        ids = engine.tokenizer.encode(text).astype(np.int64)
     return ids[: options.max_tokens]  # type: ignore[return-value]
 
 
-def _text(options: argparse.Namespace) -> str:
-    if options.prompt is not None:
-        return str(options.prompt)
+def made_up_tokens(count: int, spec: ModelSpec, option: str) -> NDArray[np.int32]:
+    """As many token ids as ``option`` asks for where there is no prompt: (T,).
+
+    Raises:
+        EStreamError: more than the model's context.
+    """
+    if count > spec.context:
+        raise EStreamError(f"{option} {count} is more than the model's context of {spec.context}")
+    return ((7 * np.arange(count) + 3) % spec.vocab).astype(np.int32)
+
+
+def read_text(path: Path) -> str:
+    """The text of --prompt-file.
+
+    Raises:
+        EStreamError: a file that can't be read, is no text, or has no end.
+    """
     try:
-        with open(options.prompt_file, "rb") as file:
+        with open(path, "rb") as file:
             content = file.read(_LARGEST_PROMPT + 1)
         if len(content) > _LARGEST_PROMPT:
-            raise EStreamError(
-                f"{options.prompt_file} is larger than {_LARGEST_PROMPT >> 20} MiB: give a shorter prompt"
-            )
+            raise EStreamError(f"{path} is larger than {_LARGEST_PROMPT >> 20} MiB: give a shorter prompt")
         return content.decode("utf-8")
     except OSError as error:
-        raise EStreamError(f"can't read {options.prompt_file}: {error.strerror}") from error
+        raise EStreamError(f"can't read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise EStreamError(f"{options.prompt_file} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise EStreamError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def kept_files(options: argparse.Namespace, *paths: Path | None) -> str:

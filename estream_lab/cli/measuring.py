@@ -50,8 +50,7 @@ def measured_prompt(options: argparse.Namespace, store: Store) -> tuple[NDArray[
         EStreamError: a text that can't be read, or where the store has no tokenizer; more tokens than the context.
     """
     if options.prompt_file is None:
-        count = options.tokens if options.tokens is not None else min(DEFAULT_TOKENS, store.spec.context)
-        return made_up_tokens(count, store.spec, "--tokens"), "made-up tokens"
+        return unprompted(store, options.tokens)
     if store.tokenizer_json is None:
         raise EStreamError(f"{store.path} has no tokenizer: give --tokens alone, for made-up ones")
     ids = Tokenizer.from_json(store.tokenizer_json).encode(read_text(options.prompt_file))[: options.tokens]
@@ -63,3 +62,13 @@ def measured_prompt(options: argparse.Namespace, store: Store) -> tuple[NDArray[
             f"give --tokens {store.spec.context} or fewer"
         )
     return ids.astype(np.int32), options.prompt_file.name
+
+
+def unprompted(store: Store, count: int | None = None) -> tuple[NDArray[np.int32], str]:
+    """Made-up token ids (T,) where there is no prompt, and what they are.
+
+    Raises:
+        EStreamError: more tokens than the context.
+    """
+    wanted = min(DEFAULT_TOKENS, store.spec.context) if count is None else count
+    return made_up_tokens(wanted, store.spec, "--tokens"), "made-up tokens"

@@ -16,6 +16,8 @@ from estream_lab.experts.schedule import POLICIES
 from estream_lab.kernels.profiles import DEFAULT_PROFILE, PROFILES
 from estream_lab.machine import memory_budget_bytes
 from estream_lab.models.spec import ModelSpec
+from estream_lab.streaming import Store
+from estream_lab.tuning.pipeline_file import Pipeline, read_pipeline
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LARGEST_PROMPT = 64 << 20  # bytes; a device file has no end
@@ -104,9 +106,14 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     parser.add_argument(
         "--check-hazards", action="store_true", help="watch every read and execution, and give up at a hazard"
     )
-    parser.add_argument("--group-size", type=positive, metavar="G", help="experts a group (default 8)")
     parser.add_argument(
-        "--banks", type=positive, metavar="B", help="groups in the arena (default 3, at most a layer's groups)"
+        "--group-size", type=positive, metavar="G", help="experts a group (default: as configured, else 8)"
+    )
+    parser.add_argument(
+        "--banks",
+        type=positive,
+        metavar="B",
+        help="groups in the arena (default: as configured, else 3, at most a layer's groups)",
     )
     parser.add_argument("--queue-depth", type=positive, metavar="Q", help="outstanding reads (default 2)")
     parser.add_argument("--arena", type=size, metavar="SIZE", help="arena size instead of --banks")
@@ -126,8 +133,23 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     parser.add_argument("--resident", action="store_true", help="hold all experts in memory (for comparison)")
 
 
+def configured(options: argparse.Namespace) -> Pipeline | None:
+    """What `estream configure` chose for the store on this computer; None where nothing, or where the options say how.
+
+    Raises:
+        EStreamError: not a store, or a file in the configuration's place that is something else.
+    """
+    said = (options.group_size, options.banks, options.queue_depth, options.arena, options.memory_budget)
+    plain = options.schedule == "early" and options.executor == "host" and not options.carry_over
+    if any(each is not None for each in said) or options.resident or options.keep_banks or not plain:
+        return None
+    return read_pipeline(Store(options.store))
+
+
 def open_engine(options: argparse.Namespace) -> PrefillEngine:
-    """The engine that the options describe."""
+    """The engine that the options describe, or the store's configuration where they leave that open."""
+    if (chosen := configured(options)) is not None:
+        options.group_size, options.banks, options.queue_depth = chosen.group_size, chosen.banks, chosen.queue_depth
     return PrefillEngine.open(
         options.store,
         progress=not options.json,

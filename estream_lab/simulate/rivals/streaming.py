@@ -14,14 +14,17 @@ class EStream:
 
     Attributes:
         settings: G, B, Q and the schedule. Whoever enters it chooses them for the budget.
+        planner: who chose them, where that is worth a word.
     """
 
     settings: Settings
+    planner: str = ""
 
     @property
     def name(self) -> str:
-        """With its schedule."""
-        return f"EStream, {self.settings.schedule}"
+        """With its schedule, and its planner."""
+        over = ", carried over" * self.settings.carry_over
+        return f"EStream {self.settings.schedule}{over}{f', {self.planner} plan' if self.planner else ''}"
 
     def run(self, contest: Contest) -> Outcome:
         """See `Contestant`."""

@@ -55,16 +55,6 @@ class Comparison:
         return [entry for entry in self.entries if isinstance(entry, Refused)]
 
     @property
-    def assumed(self) -> list[str]:
-        """Numbers of the device that request times come from and nobody published or fitted: name, value and unit."""
-        numbers = self.contest.device.numbers
-        return [
-            f"{name} {numbers[name].value:g} {numbers[name].unit}"
-            for name in ("read_latency", "group_overhead", "bank_synchronisation", "dense_rate", "expert_rate")
-            if numbers[name].mark == "assumed"
-        ]
-
-    @property
     def provenance(self) -> Provenance:
         """For figures."""
         return provenance(self.contest.device, self.contest.workload)
@@ -79,7 +69,7 @@ class Comparison:
             "expert_bytes": contest.workload.model.expert_bytes,
             "needed_bytes": contest.needed_bytes,
             "store_bytes": contest.store_bytes,
-            "device_assumed": self.assumed,
+            "device_assumed": contest.device.assumed,
             "plans": [plan.to_json() for plan in self.plans],
             "contestants": [entry.to_json() for entry in self.entries],
         }

@@ -18,7 +18,7 @@ class WholeLayers:
     """All experts of a layer are one read, whether they have routes or not, into the buffer that is free.
 
     Source: the layer-wise offloading of FlexGen (Sheng et al., arXiv 2303.06865) and of AirLLM, at this device's
-    bandwidth. Reads begin with the request and go on across layers.
+    bandwidth. Reads begin with the first layer's work and go on across layers.
 
     Attributes:
         buffers: layers in memory; two, as double buffering has it.

@@ -14,8 +14,9 @@ from estream_lab.simulate.rivals import ChunkPadding, Contest, Contexts, NpuMoe,
 from estream_lab.simulate.soc import Settings, other_bytes
 from estream_lab.tuning.compare import compare
 from estream_lab.tuning.devices import device_candidates, device_depth
+from estream_lab.tuning.grids import group_sizes
 from estream_lab.tuning.plans import plans_of
-from tests.simulate.devices import device
+from tests.simulate.devices import MODEL, device
 
 GIB = 2**30
 
@@ -98,12 +99,22 @@ def test_a_plan_predicts_what_the_literal_recurrence_says(contest: Contest) -> N
             assert other >= seconds - 1e-8
 
 
+def test_a_prediction_counts_what_lies_outside_the_pipeline() -> None:
+    """Layers without experts come first, and banks are synchronised between layers."""
+    made = Contest.synthetic(device(bank_synchronisation=50.0), MODEL, 6, 2000)
+    plan, _ = plans_of(made)
+    assert plan.predicted_seconds == pytest.approx(literal(made.device, made.workload, plan.settings)[0])
+
+
 @given(st.integers(1, 3 * GIB))
-def test_candidates_never_exceed_the_budget(budget: int) -> None:
+def test_candidates_are_all_that_fit_the_budget(budget: int) -> None:
     phone, model = load_device("phone"), MODELS["qwen3"]
     asked = Contest.synthetic(phone, replace(model, layers=1), 8, GIB).workload
     other = other_bytes(phone, asked)
-    for candidate in device_candidates(phone, asked, budget):
+    found = device_candidates(phone, asked, budget)
+    fit = [size for size in group_sizes(model.experts) if other + size * model.expert_bytes <= budget]
+    assert [candidate.group_size for candidate in found] == fit
+    for candidate in found:
         assert other + candidate.banks * candidate.bank_bytes <= budget
         full = candidate.banks == -(-model.experts // candidate.group_size)
         assert full or other + (candidate.banks + 1) * candidate.bank_bytes > budget

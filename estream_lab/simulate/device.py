@@ -44,7 +44,7 @@ UNITS = {
 
 POSITIVE = ("dense_rate", "expert_rate", "vtcm", "dma_rate", "decode_rate", "vector_rate", "matrix_rate")
 FORMAT, VERSION = "estream-device", 1
-_KEYS = ("format", "version", "name", "title", "scope", "read_bandwidths", "numbers")
+_KEYS = ("format", "version", "name", "title", "scope", "fitted_to", "read_bandwidths", "numbers")
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,21 @@ class Number:
 
 
 @dataclass(frozen=True)
+class FittedTo:
+    """What was simulated where a profile was fitted: a model by its title, a number of tokens, and G."""
+
+    model: str
+    tokens: int
+    group_size: int
+
+
+@dataclass(frozen=True)
 class Device:
     """A device as the simulator sees it.
 
     Attributes:
         name: of its file. title: what device. scope: what the numbers are good for, in a sentence's part.
+        fitted_to: the same where numbers are fitted, for `covers`; None where none are.
         read_bandwidths: bytes/s of all reads together, with one, two, … of them outstanding; more are as fast as the
             last.
         numbers: by name, in the units of `UNITS`:
@@ -83,6 +93,7 @@ class Device:
     name: str
     title: str
     scope: str
+    fitted_to: FittedTo | None
     read_bandwidths: tuple[Number, ...]
     numbers: Mapping[str, Number]
 
@@ -91,6 +102,9 @@ class Device:
         wrong += [f"has the unknown number {name}" for name in self.numbers if name not in UNITS]
         if wrong:
             raise self._refused(wrong[0])
+        to = self.fitted_to
+        if to is not None and (type(to.model), type(to.tokens), type(to.group_size)) != (str, int, int):
+            raise self._refused("was fitted to what is no model, number of tokens and group size")
         for place, bandwidth in enumerate(self.read_bandwidths, 1):
             self._check(f"read_bandwidths {place}", bandwidth, "bytes/s", positive=True)
         for name, number in self.numbers.items():
@@ -112,6 +126,10 @@ class Device:
         """The numbers that request times come from and that are assumed, each as name, value and unit."""
         numbers = {name: self.numbers[name] for name in _REQUEST}
         return [f"{name} {one.value:g} {one.unit}" for name, one in numbers.items() if one.mark == "assumed"]
+
+    def covers(self, model: str, tokens: int, group_size: int) -> bool:
+        """Whether such a request is what the profile was fitted to, or nothing was fitted."""
+        return self.fitted_to in (None, FittedTo(model, tokens, group_size))
 
     def storage(self) -> DepthBandwidth:
         """Its storage.
@@ -142,6 +160,7 @@ class Device:
             "name": self.name,
             "title": self.title,
             "scope": self.scope,
+            "fitted_to": self.fitted_to and vars(self.fitted_to),
             "read_bandwidths": [vars(number) for number in self.read_bandwidths],
             "numbers": {name: vars(self.numbers[name]) for name in UNITS},
         }
@@ -182,16 +201,18 @@ def load_device(of: str | Path) -> Device:
             )
     document = _read(path)
     try:
+        to = None if document["fitted_to"] is None else FittedTo(**document["fitted_to"])
         reads = tuple(Number(**values) for values in document["read_bandwidths"])
         numbers = {str(name): Number(**values) for name, values in document["numbers"].items()}
     except (AttributeError, TypeError) as error:
         raise EStreamError(
-            f"{path} is a damaged device profile ({error}): each number has value, unit, mark and source"
+            f"{path} is a damaged device profile ({error}): each number has value, unit, mark and source, "
+            "and what it was fitted to has model, tokens and group_size"
         ) from error
     name, title, scope = (document[key] for key in ("name", "title", "scope"))
     if not all(isinstance(text, str) and text for text in (name, title, scope)):
         raise EStreamError(f"{path} is a damaged device profile: name, title and scope are texts")
-    return Device(name, title, scope, reads, numbers)
+    return Device(name, title, scope, to, reads, numbers)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -134,19 +134,21 @@ def simulate(device: Device, workload: Workload, settings: Settings) -> Simulati
     times = service_times_of(device, workload, used.group_size, used.banks)
     place = {"banks": used.banks, "queue_depth": used.queue_depth}
     trace = replay(times, Policies(schedule), storage=device.storage(), **place)
-    facts = {**trace.provenance, **provenance(device, workload), "group_size": used.group_size}
+    facts = {**trace.provenance, **provenance(device, workload, used.group_size)}
     return Simulation(device, workload, used, Trace(trace.spans, facts))
 
 
-def provenance(device: Device, workload: Workload) -> dict[str, str | int | float | bool]:
-    """Of a simulated trace: what was simulated, and how sure it is."""
+def provenance(device: Device, workload: Workload, group_size: int) -> dict[str, str | int | float | bool]:
+    """Of a simulated trace: what was simulated, how sure it is, and whether the profile was made for it."""
+    inside = device.covers(workload.model.title, workload.tokens, group_size)
     return {
-        "kind": f"simulated ({device.mark} profile, scope {device.scope})",
+        "kind": f"simulated ({device.mark} profile, {'scope' if inside else 'outside its scope'} {device.scope})",
         "machine": device.title,
         "device": device.name,
         "model": workload.model.title,
         "tokens": workload.tokens,
         "routes": workload.origin,
+        "group_size": group_size,
     }
 
 

@@ -39,7 +39,8 @@ def test_the_table_says_what_was_simulated_and_that_it_is_a_fit(estream: Run) ->
     status, out, _ = estream("simulate", "--banks", "2")
     assert status == 0
     for part in (
-        "simulated (fitted profile, scope OLMoE at 1,024 tokens)", "OLMoE-1B-7B, routes synthetic (alpha 3.5, seed 0)",
+        "simulated (fitted profile, scope OLMoE at 1,024 tokens, G=8)",
+        "OLMoE-1B-7B, routes synthetic (alpha 3.5, seed 0)",
         "early: G=8 B=2 Q=2", "1024 in 1.", "arena           56623104 bytes", "storage idle", "compute idle",
     ):  # fmt: skip
         assert part in out

@@ -19,7 +19,7 @@ def device(*bandwidths: float, **values: float) -> Device:
     numbers = {name: Number(value, UNITS[name], "assumed", "made up") for name, value in {**VALUES, **values}.items()}
     rates = bandwidths or (1e9, 2e9)
     reads = tuple(Number(rate, "bytes/s", "assumed", "made up") for rate in rates)
-    return Device("made-up", "a made-up device", "nothing real", reads, numbers)
+    return Device("made-up", "a made-up device", "nothing real", None, reads, numbers)
 
 
 MODEL = ModelShape(

@@ -26,7 +26,10 @@ def test_every_shipped_profile_loads_by_name_and_is_written_as_it_was_read(path:
 
 def test_the_phone_says_that_it_is_fitted_and_what_for() -> None:
     phone = load_device("phone")
-    assert (phone.mark, phone.scope) == ("fitted", "OLMoE at 1,024 tokens")
+    assert (phone.mark, phone.scope) == ("fitted", "OLMoE at 1,024 tokens, G=8")
+    assert phone.covers("OLMoE-1B-7B", 1024, 8)
+    for other in (("OLMoE", 1024, 8), ("OLMoE-1B-7B", 1023, 8), ("OLMoE-1B-7B", 1024, 4)):
+        assert not phone.covers(*other) and device().covers(*other)
     assert {number.mark for number in phone.numbers.values()} == {"fitted", "inferred", "assumed"}
     sentences = [number.source for number in (*phone.read_bandwidths, *phone.numbers.values())]
     assert all(len(sentence.split()) > 4 for sentence in sentences)
@@ -68,6 +71,11 @@ WRONG: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda d: d["read_bandwidths"][0].update(value=0), "gives read_bandwidths 1 as 0"),
     (lambda d: d.update(numbers=[]), "damaged device profile"),
     (lambda d: d.update(scope=""), "name, title and scope are texts"),
+    (lambda d: d.update(fitted_to={"model": "x"}), "what it was fitted to has model, tokens and group_size"),
+    (
+        lambda d: d.update(fitted_to={"model": "x", "tokens": "1", "group_size": 2}),
+        "was fitted to what is no model, number of tokens and group size",
+    ),
     (lambda d: d.pop("title"), "'title' is missing or unknown"),
     (lambda d: d.update(more=1), "'more' is missing or unknown"),
     (lambda d: d.update(version=2), "version 2, this release reads 1"),

@@ -73,7 +73,7 @@ def test_provenance_says_what_was_simulated_and_how_sure_it_is() -> None:
     }  # fmt: skip
     assert facts | expected == facts
     olmoe = simulate(load_device("phone"), Workload.synthetic(MODELS["olmoe"], 16), Settings(8, 3, 2))
-    assert olmoe.to_json()["kind"] == "simulated (fitted profile, scope OLMoE at 1,024 tokens)"
+    assert olmoe.to_json()["kind"] == "simulated (fitted profile, outside its scope OLMoE at 1,024 tokens, G=8)"
 
 
 def test_carried_over_reads_go_on_while_banks_are_synchronised() -> None:

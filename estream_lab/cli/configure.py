@@ -75,7 +75,7 @@ def explanation(selection: Selection, profile: Profile, origin: str) -> str:
     lines = [
         f"profile         {origin}: {measured.tokens} tokens ({measured.prompt}), measured on {measured.machine}, "
         f"{measured.date}{limit}",
-        f"budget          {selection.budget_bytes / MIB:.1f} MiB, {selection.other_bytes / MIB:.1f} of it outside the arena",
+        f"budget          {selection.budget_bytes / MIB:.1f} MiB: {selection.other_bytes / MIB:.1f} outside the arena",
         f"chosen          G={chosen.group_size} Q={chosen.queue_depth} B={chosen.banks}: "
         f"{chosen.predicted_seconds:.4f} s predicted, arena {chosen.arena_bytes} bytes, "
         f"{chosen.memory_bytes / MIB:.1f} MiB in all, selected in {1e3 * selection.selection_seconds:.3f} ms",

@@ -56,8 +56,9 @@ class Comparison:
 
     @property
     def provenance(self) -> Provenance:
-        """For figures."""
-        return provenance(self.contest.device, self.contest.workload)
+        """For figures, of all entries together: a profile that was fitted to one group size doesn't cover them all."""
+        facts = provenance(self.contest.device, self.contest.workload, 1)
+        return {name: fact for name, fact in facts.items() if name != "group_size"}
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""

@@ -78,7 +78,8 @@ def test_options_that_nobody_has_are_refused(contest: Contest) -> None:
 def test_the_summary_says_what_was_compared_and_what_is_assumed(contest: Contest) -> None:
     row = compare(contest).to_json()
     expected = {
-        "kind": "simulated (fitted profile, scope OLMoE at 1,024 tokens)", "device": "phone", "tokens": 128,
+        "kind": "simulated (fitted profile, outside its scope OLMoE at 1,024 tokens, G=8)", "device": "phone",
+        "tokens": 128,
         "model": "OLMoE-1B-7B", "budget_bytes": GIB, "routes": "synthetic (alpha 3.5, seed 0)",
         "device_assumed": ["read_latency 0 ns", "group_overhead 0 ns"],
     }  # fmt: skip

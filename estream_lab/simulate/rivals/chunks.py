@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from estream_lab.errors import EStreamError
 from estream_lab.routing.padding import RowCost
 from estream_lab.simulate.rivals.contest import Contest
-from estream_lab.simulate.rivals.outcome import Outcome, kind
+from estream_lab.simulate.rivals.outcome import Outcome, streamed
 from estream_lab.simulate.rivals.rows import in_chunks, in_prompt_chunks
 from estream_lab.simulate.rivals.streaming import words
 from estream_lab.simulate.soc import Settings, simulate
@@ -37,7 +37,5 @@ class ChunkPadding:
         padded = (in_prompt_chunks if self.per_prompt_chunk else in_chunks)(contest, self.rows)
         found = simulate(contest.device, replace(contest.workload, loads=padded), self.settings)
         chunk = f"chunks of {self.rows} {'tokens' if self.per_prompt_chunk else 'rows'}"
-        return Outcome(
-            self.name, f"{words(found.settings)}, {chunk}", kind(contest), found.seconds, found.peak_bytes,
-            contest.budget_bytes, found.bytes_read, RowCost(contest.routed, int(padded.sum())), assumed=(chunk,),
-        )  # fmt: skip
+        rows = RowCost(contest.routed, int(padded.sum()))
+        return streamed(self.name, f"{words(found.settings)}, {chunk}", contest, found, rows, (chunk,))

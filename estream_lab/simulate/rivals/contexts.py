@@ -45,7 +45,7 @@ class Contexts:
         device, workload = contest.device, contest.workload
         trace = replay(self._times(contest), Policies(OnDemand()), banks=1, queue_depth=1)
         return Outcome(
-            self.name, f"{1e3 * self.setup_seconds:g} ms a context", kind(contest), trace.request_ns / 1e9,
+            self.name, f"{1e3 * self.setup_seconds:g} ms a context", kind(contest, 1), trace.request_ns / 1e9,
             other_bytes(device, workload) + self.copies * workload.model.expert_bytes, contest.budget_bytes,
             sum(span.bytes or 0 for span in trace.select("storage")), exact(contest),
             assumed=(f"context set-up {1e3 * self.setup_seconds:g} ms", f"{self.copies} copies of an expert"),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
 from estream_lab.simulate.rivals.contest import Contest
-from estream_lab.simulate.rivals.outcome import Outcome, kind
+from estream_lab.simulate.rivals.outcome import Outcome, streamed
 from estream_lab.simulate.rivals.rows import exact
 from estream_lab.simulate.rivals.streaming import words
 from estream_lab.simulate.soc import Settings, simulate
@@ -41,10 +41,8 @@ class HottestFirst:
         size = 1 if self.unit == "expert" else self.settings.group_size
         ordered = contest.workload.in_order([hottest(loads, size) for loads in popular])
         found = simulate(contest.device, ordered, self.settings)
-        return Outcome(
-            self.name, f"{words(found.settings)}, by {self.unit}", kind(contest), found.seconds, found.peak_bytes,
-            contest.budget_bytes, found.bytes_read, exact(contest), assumed=(f"sorted by {self.unit}",),
-        )  # fmt: skip
+        by = f"by {self.unit}"
+        return streamed(self.name, f"{words(found.settings)}, {by}", contest, found, exact(contest), (by,))
 
 
 def hottest(loads: NDArray[np.int64], size: int) -> NDArray[np.int32]:

@@ -1,6 +1,6 @@
 """An NPUMoE-like contestant: static graphs with capacity tiers, overflow dropped, cold groups on the CPU."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -52,15 +52,13 @@ class NpuMoe:
         times = service_times_of(device, workload, workload.model.experts, 1)
         total = (times.lead_ns + times.tail_ns + sum(layer.non_expert_ns for layer in times.passes)) / 1e9
         layers = [self._layer(contest, layer) for layer in range(workload.model.layers)]
-        total += sum(layer.seconds for layer in layers)
-        dropped = sum(layer.dropped for layer in layers)
-        lost, of_all = (sum(getattr(layer, part) for layer in layers) for part in ("lost", "saliency"))
-        hot, groups = (sum(getattr(layer, part) for layer in layers) for part in ("hot", "groups"))
-        rows = RowCost(contest.routed, sum(layer.rows for layer in layers), dropped)
+        whole = _Layer(*map(sum, zip(*map(astuple, layers), strict=True)))
         return Outcome(
-            self.name, f"p={self.quantile:g}, {hot} of {groups} graphs hot", kind(contest), total,
-            other_bytes(device, workload) + contest.store_bytes, contest.budget_bytes, 0, rows, contest.store_bytes,
-            lost / of_all if of_all else 0.0, self._assumed(contest),
+            self.name, f"p={self.quantile:g}, {whole.hot} of {whole.groups} graphs hot",
+            kind(contest, workload.model.experts), total + whole.seconds,
+            other_bytes(device, workload) + contest.store_bytes, contest.budget_bytes, 0,
+            RowCost(contest.routed, whole.rows, whole.dropped), contest.store_bytes,
+            whole.lost / whole.saliency if whole.saliency else 0.0, self._assumed(contest),
         )  # fmt: skip
 
     def _layer(self, contest: Contest, layer: int) -> "_Layer":

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from estream_lab.simulate.rivals.contest import Contest
-from estream_lab.simulate.rivals.outcome import Outcome, kind
+from estream_lab.simulate.rivals.outcome import Outcome, streamed
 from estream_lab.simulate.rivals.rows import exact
 from estream_lab.simulate.rivals.streaming import words
 from estream_lab.simulate.soc import Settings, simulate
@@ -21,7 +21,4 @@ class OnDemand:
     def run(self, contest: Contest) -> Outcome:
         """See `Contestant`."""
         found = simulate(contest.device, contest.workload, Settings(1, 1, 1, "on-demand"))
-        return Outcome(
-            self.name, words(found.settings), kind(contest), found.seconds, found.peak_bytes, contest.budget_bytes,
-            found.bytes_read, exact(contest),
-        )  # fmt: skip
+        return streamed(self.name, words(found.settings), contest, found, exact(contest))

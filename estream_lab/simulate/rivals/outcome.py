@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from estream_lab.routing.padding import RowCost
 from estream_lab.simulate.rivals.contest import Contest
-from estream_lab.simulate.soc import provenance
+from estream_lab.simulate.soc import Simulation, provenance
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,19 @@ class Contestant(Protocol):
         ...
 
 
-def kind(contest: Contest) -> str:
-    """What every outcome is: "simulated", and how sure."""
-    return str(provenance(contest.device, contest.workload)["kind"])
+def kind(contest: Contest, group_size: int) -> str:
+    """What every outcome is: "simulated", how sure, and whether the profile was made for groups of that size."""
+    return str(provenance(contest.device, contest.workload, group_size)["kind"])
+
+
+def streamed(
+    contestant: str, words: str, contest: Contest, found: Simulation, rows: RowCost, assumed: tuple[str, ...] = ()
+) -> Outcome:
+    """Of a contestant that is one `Simulation`; ``rows`` are those of the contest's own routes."""
+    return Outcome(
+        contestant, words, kind(contest, found.settings.group_size), found.seconds, found.peak_bytes,
+        contest.budget_bytes, found.bytes_read, rows, assumed=assumed,
+    )  # fmt: skip
 
 
 def enter(contestant: Contestant, contest: Contest, *, over_budget: bool = False) -> Outcome | Refused:

@@ -25,7 +25,8 @@ class Resident:
         total = times.lead_ns + times.tail_ns
         total += sum(layer.non_expert_ns + sum(layer.runs_ns.values()) for layer in times.passes)
         peak = other_bytes(device, workload) + contest.store_bytes
+        experts = workload.model.experts
         return Outcome(
-            self.name, "read beforehand", kind(contest), total / 1e9, peak, contest.budget_bytes, 0, exact(contest),
-            preload_bytes=contest.store_bytes,
+            self.name, "read beforehand", kind(contest, experts), total / 1e9, peak, contest.budget_bytes, 0,
+            exact(contest), preload_bytes=contest.store_bytes,
         )  # fmt: skip

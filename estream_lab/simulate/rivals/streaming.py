@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from estream_lab.simulate.rivals.contest import Contest
-from estream_lab.simulate.rivals.outcome import Outcome, kind
+from estream_lab.simulate.rivals.outcome import Outcome, streamed
 from estream_lab.simulate.rivals.rows import exact
 from estream_lab.simulate.soc import Settings, simulate
 
@@ -29,10 +29,7 @@ class EStream:
     def run(self, contest: Contest) -> Outcome:
         """See `Contestant`."""
         found = simulate(contest.device, contest.workload, self.settings)
-        return Outcome(
-            self.name, words(found.settings), kind(contest), found.seconds, found.peak_bytes, contest.budget_bytes,
-            found.bytes_read, exact(contest),
-        )  # fmt: skip
+        return streamed(self.name, words(found.settings), contest, found, exact(contest))
 
 
 def words(settings: Settings) -> str:

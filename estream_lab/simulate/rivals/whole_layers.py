@@ -7,7 +7,7 @@ from estream_lab.experts.decide import Policies
 from estream_lab.experts.schedule import CarryOver
 from estream_lab.simulate.replay import replay
 from estream_lab.simulate.rivals.contest import Contest
-from estream_lab.simulate.rivals.outcome import Outcome, kind
+from estream_lab.simulate.rivals.outcome import Outcome, streamed
 from estream_lab.simulate.rivals.rows import exact
 from estream_lab.simulate.soc import Settings, Simulation, service_times_of
 from estream_lab.simulate.storage import DepthBandwidth
@@ -44,7 +44,5 @@ class WholeLayers:
         times = service_times_of(device, workload, settings.group_size, settings.banks)
         trace = replay(times, Policies(CarryOver()), banks=self.buffers, queue_depth=1, storage=storage)
         found = Simulation(device, workload, settings, trace)
-        return Outcome(
-            self.name, f"{self.buffers} buffers, reads in {pieces} pieces", kind(contest), found.seconds,
-            found.peak_bytes, contest.budget_bytes, found.bytes_read, exact(contest),
-        )  # fmt: skip
+        told = f"{self.buffers} buffers, reads in {pieces} pieces"
+        return streamed(self.name, told, contest, found, exact(contest))

@@ -109,8 +109,15 @@ def test_every_outcome_says_that_it_is_simulated_and_how_sure_it_is() -> None:
     ]  # fmt: skip
     for contestant in entered:
         row = enter(contestant, contest).to_json()
-        assert row["kind"] == "simulated (fitted profile, scope OLMoE at 1,024 tokens)"
+        assert row["kind"] == "simulated (fitted profile, outside its scope OLMoE at 1,024 tokens, G=8)"
         assert row["over_budget"] is False and row["rows"]["routes"] == 16 * 16 * 8
+
+
+def test_a_profile_covers_the_group_size_that_it_was_fitted_to() -> None:
+    contest = Contest.synthetic(load_device("phone"), MODELS["olmoe"], 1024, 1 << 40)
+    inside = EStream(Settings(8, 3, 2)).run(contest)
+    assert inside.kind == "simulated (fitted profile, scope OLMoE at 1,024 tokens, G=8)"
+    assert all("outside its scope" in other.run(contest).kind for other in (OnDemand(), Resident(), NpuMoe()))
 
 
 def test_a_refusal_says_what_is_needed() -> None:

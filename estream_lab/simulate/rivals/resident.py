@@ -27,6 +27,6 @@ class Resident:
         peak = other_bytes(device, workload) + contest.store_bytes
         experts = workload.model.experts
         return Outcome(
-            self.name, "read beforehand", kind(contest, experts), total / 1e9, peak, contest.budget_bytes, 0,
+            self.name, "each layer at once", kind(contest, experts), total / 1e9, peak, contest.budget_bytes, 0,
             exact(contest), preload_bytes=contest.store_bytes,
         )  # fmt: skip

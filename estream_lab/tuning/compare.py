@@ -58,7 +58,8 @@ class Comparison:
     def provenance(self) -> Provenance:
         """For figures, of all entries together: a profile that was fitted to one group size doesn't cover them all."""
         facts = provenance(self.contest.device, self.contest.workload, 1)
-        return {name: fact for name, fact in facts.items() if name != "group_size"}
+        del facts["group_size"]
+        return {**facts, "note": f"routes {facts['routes']}"}
 
     def to_json(self) -> dict[str, Any]:
         """Plain types."""

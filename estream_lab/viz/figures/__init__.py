@@ -19,6 +19,7 @@ from estream_lab.viz.figures.placement import placement_map
 from estream_lab.viz.figures.protocol import attempts_table, explored_table, rules_table
 from estream_lab.viz.figures.reads import read_bars
 from estream_lab.viz.figures.records import records_table
+from estream_lab.viz.figures.rivals import rival_marks
 from estream_lab.viz.figures.router import router_scores, weight_sums
 from estream_lab.viz.figures.routes import load_curves, route_load, routes_heatmap
 from estream_lab.viz.figures.skew import skew_bars
@@ -56,6 +57,7 @@ __all__ = [
     "placement_map",
     "read_bars",
     "records_table",
+    "rival_marks",
     "route_load",
     "router_scores",
     "routes_heatmap",

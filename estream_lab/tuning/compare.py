@@ -49,6 +49,17 @@ class Comparison:
         """Of those who ran."""
         return [entry for entry in self.entries if isinstance(entry, Outcome)]
 
+    def named(self, *names: str) -> dict[str, Outcome]:
+        """Outcomes by contestant, in this order.
+
+        Raises:
+            EStreamError: one that didn't run.
+        """
+        known = {outcome.contestant: outcome for outcome in self.outcomes}
+        if absent := [name for name in names if name not in known]:
+            raise EStreamError(f"'{absent[0]}' didn't run: choose of {', '.join(known) or 'nobody'}")
+        return {name: known[name] for name in names}
+
     @property
     def refused(self) -> list[Refused]:
         """Those who didn't."""

@@ -26,7 +26,7 @@ def device_candidates(device: Device, workload: Workload, budget_bytes: int) -> 
     return [
         Candidate(size, size * workload.model.expert_bytes, banks, device_grid(device, workload, size))
         for size in group_sizes(workload.model.experts)
-        if (banks := _banks(device, workload, budget_bytes, size)) >= 1
+        if (banks := device_banks(device, workload, budget_bytes, size)) >= 1
     ]
 
 
@@ -44,6 +44,7 @@ def device_grid(device: Device, workload: Workload, group_size: int) -> LayerGri
     )
 
 
-def _banks(device: Device, workload: Workload, budget_bytes: int, size: int) -> int:
+def device_banks(device: Device, workload: Workload, budget_bytes: int, size: int) -> int:
+    """B_max(g): as many banks as fit the budget, of a layer's groups; below 1 where none does."""
     groups = -(-workload.model.experts // size)
     return most_banks(budget_bytes, other_bytes(device, workload), size * workload.model.expert_bytes, groups)

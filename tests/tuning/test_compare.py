@@ -11,11 +11,11 @@ from estream_lab.errors import EStreamError
 from estream_lab.simulate import MODELS, load_device
 from estream_lab.simulate.literal import literal
 from estream_lab.simulate.rivals import ChunkPadding, Contest, Contexts, NpuMoe, Outcome
-from estream_lab.simulate.soc import Settings, other_bytes
+from estream_lab.simulate.soc import Settings, other_bytes, simulate
 from estream_lab.tuning.compare import compare
 from estream_lab.tuning.devices import device_candidates, device_depth
 from estream_lab.tuning.grids import group_sizes
-from estream_lab.tuning.plans import plans_of
+from estream_lab.tuning.plans import curves_of, plans_of
 from tests.simulate.devices import MODEL, device
 
 GIB = 2**30
@@ -55,6 +55,28 @@ def test_a_budget_for_nobody_refuses_all_and_names_the_least(contest: Contest) -
     least = tight.budget_bytes + contest.workload.model.expert_bytes
     assert min(refused.peak_bytes for refused in found.refused) == least
     assert found.refused[0].peak_bytes == tight.budget_bytes + 4 * contest.workload.model.expert_bytes
+
+
+def test_outcomes_by_name(contest: Contest) -> None:
+    found = compare(contest)
+    early = found.named("QNN-switch", "EStream early")
+    assert list(early) == ["QNN-switch", "EStream early"] and early["EStream early"] == found.outcomes[0]
+    with pytest.raises(EStreamError, match="'all resident' didn't run: choose of EStream early"):
+        found.named("all resident")
+
+
+def test_curves_hold_what_planners_and_simulator_say_of_each_number_of_banks(contest: Contest) -> None:
+    curves = curves_of(contest, 8)
+    assert len(curves.maxplus) == len(curves.roofline) == len(curves.simulated) == 8
+    bank = 8 * contest.workload.model.expert_bytes
+    for banks, (maxplus, roofline, simulated) in enumerate(
+        zip(curves.maxplus, curves.roofline, curves.simulated, strict=True), 1
+    ):
+        settings = Settings(8, banks, 2)
+        assert maxplus == pytest.approx(literal(contest.device, contest.workload, settings)[0], abs=1e-8)
+        assert roofline <= maxplus + 1e-9
+        assert simulated == simulate(contest.device, contest.workload, settings).seconds
+    assert curves.fits == min(8, (GIB - other_bytes(contest.device, contest.workload)) // bank)
 
 
 def test_options_reach_their_contestants(contest: Contest) -> None:

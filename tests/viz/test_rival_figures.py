@@ -14,6 +14,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.routing.padding import RowCost
 from estream_lab.simulate.rivals import EStream, Outcome
 from estream_lab.simulate.soc import Settings
+from estream_lab.tuning.plans import PlanCurves
 from estream_lab.viz import figures
 from estream_lab.viz.figures.rivals import LINE_PX, OTHERS, OURS, spread
 
@@ -26,7 +27,11 @@ OURSELVES = Outcome(
 RESIDENT = replace(OURSELVES, contestant="resident", seconds=0.5, peak_bytes=4 * GIB)
 DROPPING = replace(OURSELVES, contestant="tiers", seconds=1.26, rows=RowCost(8, 12, 2))
 FOUND = (OURSELVES, RESIDENT, DROPPING)
+CURVES = PlanCurves(8, 2, maxplus=(3.0, 2.0, 2.0), roofline=(1.5, 1.0, 1.0), simulated=(2.5, 2.1, 1.9))
+TIERS = {"a": {0.5: replace(DROPPING, saliency_dropped=0.1), 1.0: OURSELVES}, "b": {0.5: OURSELVES}}
 DRAWN: dict[str, Callable[[], go.Figure]] = {
+    "plan_curves": lambda: figures.plan_curves(CURVES, PROVENANCE),
+    "tier_curves": lambda: figures.tier_curves(TIERS, PROVENANCE),
     "rival_marks": lambda: figures.rival_marks(FOUND, GIB, PROVENANCE, ["whole layers"]),
 }
 
@@ -83,6 +88,27 @@ def test_times_have_three_digits_and_narrow_axes_finer_numbers() -> None:
     assert list(figure.layout.xaxis.tickvals) == [0.5, 0.6, 0.7, 0.8, 0.9]
     narrow = figures.rival_marks([replace(OURSELVES, peak_bytes=13 * GIB // 10)], 2 * GIB, PROVENANCE)
     assert list(narrow.layout.xaxis.tickvals)[-3:] == [1.9, 2.0, 2.1]
+    wide = figures.rival_marks([replace(OURSELVES, peak_bytes=13 * GIB // 10)], 3 * GIB, PROVENANCE)
+    assert list(wide.layout.xaxis.tickvals) == [1.5, 2, 3]
+
+
+def test_predictions_are_lines_simulated_times_marks_and_what_does_not_fit_is_shaded() -> None:
+    figure = DRAWN["plan_curves"]()
+    assert [(trace.name, trace.mode, list(trace.y)) for trace in figure.data] == [
+        ("roofline, predicted", "lines", [1.5, 1.0, 1.0]),
+        ("max-plus, predicted", "lines", [3.0, 2.0, 2.0]),
+        ("simulated", "markers", [2.5, 2.1, 1.9]),
+    ]
+    (shade,) = figure.layout.shapes
+    assert (shade.x0, shade.x1) == (2.5, 3.5) and figure.layout.annotations[0].text == "over the budget"
+    assert not figures.plan_curves(replace(CURVES, fits=3), PROVENANCE).layout.shapes
+
+
+def test_tiers_are_told_by_what_they_drop_and_pad() -> None:
+    routes, lost, rows, other, *_ = DRAWN["tier_curves"]().data
+    assert (list(routes.x), list(routes.y), list(lost.y)) == ([0.5, 1.0], [25, 0], [10, 0])
+    assert list(rows.y) == [12 / 6, 1]
+    assert (routes.name, lost.line.dash, other.name) == ("a", "dot", "b")
 
 
 def test_nothing_to_draw_is_told() -> None:

@@ -1,7 +1,7 @@
 """What every contestant is given: one request's routes, one device, one memory budget."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,16 @@ class Contest:
     def store_bytes(self) -> int:
         """Of all routed experts."""
         return self.workload.loads.size * self.workload.model.expert_bytes
+
+    def calibrated(self, routes: Mapping[int, Routes], seed: int = 0) -> "Contest":
+        """The same request, for contestants that calibrated on requests like ``routes`` (`resampled`), by layer.
+
+        Raises:
+            EStreamError: routes of other layers than the model's.
+        """
+        ordered = tuple(routes[layer] for layer in sorted(routes))
+        tokens = max(int(of_layer.token[-1]) for of_layer in ordered if len(of_layer)) + 1
+        return replace(self, calibration=resampled(ordered, tokens, self.workload.model.experts, seed=seed))
 
     @classmethod
     def of_routes(

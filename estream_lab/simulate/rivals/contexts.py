@@ -1,5 +1,6 @@
 """A context of the NPU's runtime for each expert, created anew whenever the expert is needed ("QNN-switch")."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from estream_lab.errors import EStreamError
@@ -61,3 +62,12 @@ class Contexts:
                 replace(layer, reads_ns=tuple(read + setup for read in layer.reads_ns)) for layer in plain.passes
             ),
         )
+
+
+def by_setup(contest: Contest, milliseconds: Sequence[float]) -> list[Outcome]:
+    """What creating a context may cost: the contestant once for each time, named by it.
+
+    Raises:
+        EStreamError: as `Contexts.run`.
+    """
+    return [Contexts(f"a context in {ms:g} ms", ms / 1e3).run(contest) for ms in milliseconds]

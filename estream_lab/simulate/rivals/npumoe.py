@@ -1,6 +1,7 @@
 """An NPUMoE-like contestant: static graphs with capacity tiers, overflow dropped, cold groups on the CPU."""
 
-from dataclasses import astuple, dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -114,6 +115,15 @@ class NpuMoe:
                 wrong = f"{option} {value:g}: give 0 or more"
         if wrong:
             raise EStreamError(f"{self.name} can't run with {wrong}")
+
+
+def by_quantile(contest: Contest, contestant: NpuMoe, quantiles: Sequence[float]) -> dict[float, Outcome]:
+    """The contestant once for each quantile p.
+
+    Raises:
+        EStreamError: as `NpuMoe.run`.
+    """
+    return {quantile: replace(contestant, quantile=quantile).run(contest) for quantile in quantiles}
 
 
 @dataclass(frozen=True)

@@ -134,9 +134,9 @@ def _range(y: NDArray[np.float64]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each decade between two logarithms; steps of 1 or 0.1 where that would be fewer than three."""
+    """Round numbers between two logarithms, from the coarsest steps of a decade that give three of them."""
     decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-    for mantissas in ((1, 2, 5), range(1, 10), [tenth / 10 for tenth in range(10, 100)]):
+    for mantissas in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(1, 10), [tenth / 10 for tenth in range(10, 100)]):
         values = [float(f"{one}e{decade}") for decade in decades for one in mantissas]
         ticks = [value for value in values if low <= np.log10(value) <= high]
         if len(ticks) > 2:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from estream_lab.errors import EStreamError
+from estream_lab.routing import Routes
 from estream_lab.simulate.device import load_device
 from estream_lab.simulate.models import MODELS
 from estream_lab.simulate.rivals import (
@@ -22,6 +23,7 @@ from estream_lab.simulate.rivals import (
     enter,
 )
 from estream_lab.simulate.rivals.contest import resampled
+from estream_lab.simulate.rivals.contexts import by_setup
 from estream_lab.simulate.rivals.hottest import hottest
 from estream_lab.simulate.soc import Settings, simulate
 from estream_lab.simulate.workload import Workload
@@ -59,6 +61,12 @@ def test_contexts_by_hand() -> None:
     assert found.seconds == pytest.approx(OnDemand().run(by_hand()).seconds + 8e-6)
     assert (found.bytes_read, found.peak_bytes) == (2 * 400, OTHER + 300)
     assert found.assumed == ("context set-up 0.001 ms", "3 copies of an expert")
+
+
+def test_contexts_by_what_their_set_up_costs() -> None:
+    free, dear = by_setup(by_hand(), [0, 2])
+    assert (free.contestant, dear.contestant) == ("a context in 0 ms", "a context in 2 ms")
+    assert dear.seconds - free.seconds == pytest.approx(2 * 4 * 2e-3)
 
 
 def test_whole_layers_by_hand() -> None:
@@ -147,6 +155,13 @@ def test_calibration_requests_are_drawn_from_the_requests_own_tokens() -> None:
     assert (loads.sum(axis=2) == 8).all() and (loads[:, :, 1] == 0).all()
     assert loads.mean(axis=0)[0] == pytest.approx([2, 0, 4, 1, 1], abs=0.4)
     assert len(np.unique(loads[:, 0, 0])) > 2
+
+
+def test_a_contest_is_calibrated_on_requests_like_others() -> None:
+    one = dict.fromkeys(range(2), Routes.from_topk([[1], [1], [1]], np.ones((3, 1), np.float32)))
+    changed = by_hand().calibrated(one)
+    assert changed.calibration.shape == (16, 2, 5)
+    assert (changed.calibration == np.array([0, 3, 0, 0, 0])).all() and changed.routes == by_hand().routes
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from estream_lab.errors import EStreamError
 from estream_lab.routing import Routes
 from estream_lab.simulate.rivals import Contest, NpuMoe
+from estream_lab.simulate.rivals.npumoe import by_quantile
 from estream_lab.simulate.rivals.tiers import groups_of, kept_routes, tiers_of
 
 from .contests import by_hand, contests, npumoe
@@ -97,6 +98,12 @@ def test_a_request_by_hand() -> None:
     assert in_turn.seconds * 1e9 == pytest.approx(dense + 2 * (5 + 4 * 0.5 + 2 * 0.5 * 4))
     every = NpuMoe(**options, theta=0.0).run(contest)
     assert (every.rows.rows, every.settings) == (2 * 7, "p=0.9, 6 of 6 graphs hot")
+
+
+def test_outcomes_by_quantile() -> None:
+    contestant = NpuMoe(capacities=(1, 2, 4))
+    found = by_quantile(by_hand(), contestant, [0, 1])
+    assert found == {p: replace(contestant, quantile=p).run(by_hand()) for p in (0, 1)}
 
 
 def test_the_cpu_is_slower_by_what_was_published() -> None:

@@ -140,17 +140,17 @@ def rounded(device: Device, parameters: Sequence[Parameter] = PARAMETERS) -> Dev
     return device.with_values(reads, {p.of: whole(device[p.of], p.step) for p in parameters if isinstance(p.of, str)})
 
 
-def _possible(parameters: Sequence[Parameter], at: NDArray[np.float64]) -> bool:
-    """Whether rates are above 0, and bandwidths don't fall with more reads."""
-    values = {p.of: value * p.step for p, value in zip(parameters, at, strict=True)}
-    reads = [values[place] for place in sorted(key for key in values if isinstance(key, int))]
-    rates = [value for name, value in values.items() if isinstance(name, str) and name.endswith("_rate")]
-    return all(value > 0 for value in (*reads, *rates)) and reads == sorted(reads)
-
-
 def leave_one_out(
     device: Device, asked: Workload, to: Sequence[Point], parameters: Sequence[Parameter] = PARAMETERS
 ) -> tuple[float, ...]:
     """What each point is simulated to be after a fit to the others."""
     fits = [fitted(device, asked, [other for other in to if other is not point], parameters) for point in to]
     return tuple(point.simulated(fit, asked) for point, fit in zip(to, fits, strict=True))
+
+
+def _possible(parameters: Sequence[Parameter], at: NDArray[np.float64]) -> bool:
+    """Whether rates are above 0, and bandwidths don't fall with more reads."""
+    values = {p.of: value * p.step for p, value in zip(parameters, at, strict=True)}
+    reads = [values[place] for place in sorted(key for key in values if isinstance(key, int))]
+    rates = [value for name, value in values.items() if isinstance(name, str) and name.endswith("_rate")]
+    return all(value > 0 for value in (*reads, *rates)) and reads == sorted(reads)

@@ -16,7 +16,7 @@ from estream_lab.simulate.fit import (
     workload,
 )
 from estream_lab.simulate.published import published
-from estream_lab.simulate.soc import Settings
+from estream_lab.simulate.soc import Settings, simulate
 from estream_lab.simulate.workload import Workload
 
 PHONE = load_device("phone")
@@ -56,6 +56,11 @@ def test_the_phone_profile_is_within_its_tolerance_of_every_point(point: Point) 
     assert abs(found - point.value) <= point.tolerance
     other = PHONE.with_values({}, {"expert_rate": PHONE["expert_rate"] / 2, "dense_rate": PHONE["dense_rate"] / 2})
     assert abs(point.simulated(other, workload()) - point.value) > point.tolerance
+
+
+def test_its_memory_is_what_the_published_difference_of_five_banks_implies() -> None:
+    three, eight = (simulate(PHONE, workload(), Settings(8, banks, 2)).peak_bytes for banks in (3, 8))
+    assert 100 * (eight / three - 1) == pytest.approx(published()["olmoe_b8_memory"].value, abs=0.01)
 
 
 def test_the_phone_profile_is_where_the_fit_ends() -> None:

@@ -13,11 +13,11 @@ from functools import partial
 from typing import NoReturn, TextIO
 
 from estream_lab import __version__
-from estream_lab.cli import bench, configure, doctor, notebooks, pack, prefill, profile, routes, score
+from estream_lab.cli import bench, configure, doctor, notebooks, pack, prefill, profile, routes, score, sweep
 from estream_lab.cli.signals import Stops
 from estream_lab.errors import EStreamError
 
-COMMANDS = (pack, prefill, score, routes, profile, configure, bench, notebooks, doctor)
+COMMANDS = (pack, prefill, score, routes, profile, configure, sweep, bench, notebooks, doctor)
 
 
 class _Misuse(Exception):

@@ -25,11 +25,12 @@ from estream_lab.cli import (
     routes,
     score,
     simulate,
+    sweep,
 )
 from estream_lab.cli.signals import Stops
 from estream_lab.errors import EStreamError
 
-COMMANDS = (pack, prefill, score, routes, profile, configure, simulate, compare, bench, notebooks, doctor)
+COMMANDS = (pack, prefill, score, routes, profile, configure, sweep, simulate, compare, bench, notebooks, doctor)
 
 
 class _Misuse(Exception):

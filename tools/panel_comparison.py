@@ -25,13 +25,15 @@ from estream_lab.kernels.arrays import F32, I64, U8, aligned
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
 from estream_lab.kernels.int8.records import RECORD_BYTES
-from estream_lab.kernels.int8.scratch import PANEL_BYTES, ROW_BLOCK
-from estream_lab.kernels.int8.strip import products, quantise_record, record_place, strip_product
-from estream_lab.kernels.int8.weights import bring
+from estream_lab.kernels.int8.scratch import Scratch
+from estream_lab.kernels.int8.strip import lane
 from estream_lab.kernels.layout import BLOCK_BYTES, pack_q4_32x32
+from estream_lab.kernels.packed.lane import Lane, row_records, strip_product
+from estream_lab.kernels.packed.scratch import ROW_BLOCK
+from estream_lab.kernels.packed.weights import bring
 from estream_lab.routing import synthetic_routes
 from tools.command import ended
-from tools.panels16 import PANEL, PANEL_BLOCK_BYTES, bring_panel, pack_panels, panel_place, panel_product
+from tools.panels16 import PANEL, PANEL_BLOCK_BYTES, ROWS, bring_panel, pack_panels, panel_product
 
 TOKENS, ROUNDS = (32, 128, 1024), 9
 _NO_SUMS = np.empty((0, 0), np.float32)
@@ -98,16 +100,17 @@ def make_sides(shape: LayerShape, offsets: I64, rng: np.random.Generator) -> tup
             memory[:] = one
             held.append(memory)
     inputs = [rng.standard_normal((offsets[-1], k), np.float32) for k in (shape.hidden, shape.ffn)]
-    x, act = ([_records(rows, offsets, panel) for panel in (False, True)] for rows in inputs)
+    cuts = (lane(), lane()._replace(block_rows=ROWS))
+    x, act = ([_records(each, rows, offsets) for each in cuts] for rows in inputs)
     return (
         Side((strips[0], strips[1], strips[2]), (x[0], x[0], act[0]), _strips),
         Side((panels[0], panels[1], panels[2]), (x[1], x[1], act[1]), _panels),
     )
 
 
-def _records(rows: F32, offsets: I64, panel: bool) -> U8:
+def _records(cut_as: Lane, rows: F32, offsets: I64) -> U8:
     records = aligned(rows.size // COLUMNS * RECORD_BYTES)
-    _lay(rows, offsets, records, panel)
+    _lay(cut_as, rows, offsets, records)
     return records
 
 
@@ -128,10 +131,10 @@ def check_equal(sides: tuple[Side, Side], shape: LayerShape, offsets: I64) -> No
 
 
 def _strips(offsets: I64, records: U8, weights: U8, k: int, out: F32) -> None:
-    by = products()
+    by = lane()
 
     def work(counter: int, shares: int, worker: int) -> None:
-        tile, panel = np.empty(ROW_BLOCK * COLUMNS, np.float32), np.empty(PANEL_BYTES, np.uint8)
+        tile, panel = np.empty(ROW_BLOCK * COLUMNS, np.float32), np.empty(Scratch.PANEL_BYTES, np.uint8)
         _walk_strips(by, offsets, records, weights, k // COLUMNS, tile, panel, out, counter, shares)
 
     shares = len(weights) * (weights.shape[1] // (k // COLUMNS * BLOCK_BYTES))
@@ -149,7 +152,7 @@ def _panels(offsets: I64, records: U8, weights: U8, k: int, out: F32) -> None:
 
 @njit(nogil=True)
 def _walk_strips(
-    by: tuple[int, int], offsets: I64, records: U8, weights: U8, blocks: int, tile: F32, panel: U8, out: F32,
+    by: Lane, offsets: I64, records: U8, weights: U8, blocks: int, tile: F32, panel: U8, out: F32,
     counter: int, shares: int,
 ) -> None:  # fmt: skip
     strips = shares // len(weights)
@@ -190,17 +193,14 @@ def _walk_panels(
 
 
 @njit
-def _lay(rows: F32, offsets: I64, records: U8, panel: bool) -> None:
-    """The records of every row where the products of this side read them."""
+def _lay(cut_as: Lane, rows: F32, offsets: I64, records: U8) -> None:
+    """The records of every row where the products of a side read them."""
     blocks = rows.shape[1] // COLUMNS
     for slot in range(len(offsets) - 1):
-        for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
-            some = min(ROW_BLOCK, offsets[slot + 1] - first)
-            for r in range(some):
-                place, step = panel_place(some, blocks, r) if panel else record_place(some, blocks, r)
-                to = address(records) + RECORD_BYTES * first * blocks + place
-                for block in range(blocks):
-                    quantise_record(address(rows[first + r]) + 4 * COLUMNS * block, to + step * block)
+        first, count = offsets[slot], offsets[slot + 1] - offsets[slot]
+        for r in range(count):
+            to = address(records) + RECORD_BYTES * first * blocks
+            row_records(cut_as, address(rows[first + r]), r, count, blocks, to)
 
 
 if __name__ == "__main__":

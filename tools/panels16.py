@@ -16,13 +16,15 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from estream_lab.kernels import vectors as v
 from estream_lab.kernels.arrays import F32
 from estream_lab.kernels.host.vector_ir import address
-from estream_lab.kernels.int8 import vectors as v
 from estream_lab.kernels.int8.dot import DOTS
 from estream_lab.kernels.int8.features import variant
 from estream_lab.kernels.int8.records import CORRECTION, RECORD_BYTES, SCALE
-from estream_lab.kernels.int8.weights import AHEAD, QUADS
+from estream_lab.kernels.int8.weights import QUADS
+from estream_lab.kernels.packed.lane import cut
+from estream_lab.kernels.packed.weights import AHEAD
 
 PANEL = 16
 """Columns of a panel."""
@@ -129,24 +131,11 @@ def bring_panel(typing_context: Any, w: Any) -> Any:
 def panel_product(x: int, rows: int, w: int, blocks: int, tile: F32) -> None:
     """tile[: rows * 16] as (rows, 16) = rows of records times one panel; x and w are addresses.
 
-    Records lie as `panel_place` says.
+    Records lie as those of a lane whose largest register block has `ROWS` rows.
     """
-    pieces = -(-rows // ROWS)
+    size, end = cut(rows, ROWS)
     r = 0
-    for piece in range(pieces):
-        size = rows // pieces + (piece < rows % pieces)
-        _product(size, x + RECORD_BYTES * r * blocks, w, blocks, address(tile) + 4 * PANEL * r)
-        r += size
-
-
-@njit
-def panel_place(rows: int, blocks: int, r: int) -> tuple[int, int]:
-    """Where the records of row r are: byte of the first, and bytes to that of the next block."""
-    pieces = -(-rows // ROWS)
-    size = rows // pieces
-    in_larger = rows % pieces * (size + 1)
-    if r < in_larger:
-        size, within = size + 1, r % (size + 1)
-    else:
-        within = (r - in_larger) % size
-    return RECORD_BYTES * ((r - within) * blocks + within), RECORD_BYTES * size
+    while r < rows:
+        some = size + (r < end)
+        _product(some, x + RECORD_BYTES * r * blocks, w, blocks, address(tile) + 4 * PANEL * r)
+        r += some

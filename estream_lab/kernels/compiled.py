@@ -20,7 +20,7 @@ def _fingerprint(folder: Path) -> str:
     """Names the sources of a package and of those whose are compiled into it, and the setting that changes code."""
     digest = hashlib.blake2b(digest_size=6)
     here = Path(__file__).parent
-    folders = (folder, here, here / "host", here / "int8")
+    folders = (folder, here, here / "host", here / "packed")
     for path in sorted({path for each in folders for path in each.glob("*.py")}):
         digest.update(path.read_bytes())
     digest.update(str(config.BOUNDSCHECK).encode())
@@ -37,7 +37,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     Numba trusts a cached function while its own file is unchanged, even if the functions and intrinsics that were
     compiled into it come from files that have changed. So the fingerprint of its package's files is made part of the
     name under which it is cached; a package compiles in nothing from others but from `kernels`, `kernels.host` and
-    `kernels.int8`.
+    `kernels.packed`.
     """
     name = function.__qualname__
     function.__qualname__ = f"{name}_{_fingerprint(Path(inspect.getfile(function)).parent)}"

@@ -25,6 +25,9 @@ STRIP = 32
 BLOCK_BYTES = 576
 """A 32 x 32 block of q4-32x32: 512 bytes of nibbles, 64 bytes of scales."""
 
+NIBBLE_BYTES = 512
+"""Of a packed block; its fp16 scales follow."""
+
 TILE_BYTES = 2048
 """A tile of 32 x 32 fp16 numbers."""
 
@@ -33,7 +36,6 @@ Q4 = "q4-32x32"
 
 LAYOUTS = (Q4, "f32")
 
-_NIBBLE_BYTES = 512
 _SMALLEST_NORMAL = 0x0400  # bits of fp16 2^-14
 
 
@@ -71,12 +73,12 @@ def pack_q4_32x32(q: NDArray[np.uint8], d: NDArray[np.float16]) -> NDArray[np.ui
     body = packed[: strips * blocks * BLOCK_BYTES].reshape(strips, blocks, BLOCK_BYTES)
     t = q.reshape(strips, STRIP, blocks, 4, 2, 4)  # strip, column, block, k // 8, low or high, k % 4
     nibbles = t[:, :, :, :, 0] | (t[:, :, :, :, 1] << 4)  # strip, column, block, k // 8, k % 4
-    body[..., :_NIBBLE_BYTES] = nibbles.transpose(0, 2, 3, 1, 4).reshape(strips, blocks, _NIBBLE_BYTES)
+    body[..., :NIBBLE_BYTES] = nibbles.transpose(0, 2, 3, 1, 4).reshape(strips, blocks, NIBBLE_BYTES)
     scales = d.astype("<f2").reshape(strips, STRIP, blocks).swapaxes(1, 2)  # strip, block, column
-    body[..., _NIBBLE_BYTES:] = np.ascontiguousarray(scales).view(np.uint8)
+    body[..., NIBBLE_BYTES:] = np.ascontiguousarray(scales).view(np.uint8)
     padding = packed[strips * blocks * BLOCK_BYTES :]
-    padding[:_NIBBLE_BYTES] = 0x88
-    padding[_NIBBLE_BYTES:] = 0
+    padding[:NIBBLE_BYTES] = 0x88
+    padding[NIBBLE_BYTES:] = 0
     return packed
 
 
@@ -87,10 +89,10 @@ def unpack_q4_32x32(
     buf = _body(buf, "q4-32x32", out_features, in_features)
     strips, blocks = out_features // STRIP, in_features // STRIP
     body = buf[: strips * blocks * BLOCK_BYTES].reshape(strips, blocks, BLOCK_BYTES)
-    n = body[..., :_NIBBLE_BYTES].reshape(strips, blocks, 4, STRIP, 4)  # strip, block, k // 8, column, k % 4
+    n = body[..., :NIBBLE_BYTES].reshape(strips, blocks, 4, STRIP, 4)  # strip, block, k // 8, column, k % 4
     both = np.stack([n & 15, n >> 4], axis=3)  # strip, block, k // 8, low or high, column, k % 4
     q = both.transpose(0, 4, 1, 2, 3, 5).reshape(out_features, in_features)
-    scales = np.ascontiguousarray(body[..., _NIBBLE_BYTES:]).view("<f2")  # strip, block, column
+    scales = np.ascontiguousarray(body[..., NIBBLE_BYTES:]).view("<f2")  # strip, block, column
     d = scales.swapaxes(1, 2).reshape(out_features, blocks).astype(np.float16)
     return q, d
 

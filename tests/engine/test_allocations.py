@@ -70,7 +70,7 @@ KERNELS = {
     "estream_lab.kernels.host.finite": ["_all_finite"],
     "estream_lab.kernels.host.norm": ["_rms_norm", "_rotate_half"],
     "estream_lab.kernels.int8.dense": ["_quantise", "_multiply"],
-    "estream_lab.kernels.int8.expert": ["_quantise", "_gate_up", "_down"],
+    "estream_lab.kernels.packed.expert": ["_make_records", "_gate_up", "_down"],
     "estream_lab.experts.binding": ["_order", "_gather"],
 }
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from estream_lab.kernels.int8.dot import DOTS, Dot
 from estream_lab.kernels.int8.dot_q8 import DOTS_Q8
-from estream_lab.kernels.int8.product import emit_product
+from estream_lab.kernels.int8.product import register_block
 from estream_lab.kernels.int8.records import RECORD_BYTES, emit_record
-from estream_lab.kernels.int8.vectors import I8, I64, loop
 from estream_lab.kernels.int8.weights import (
     Octets,
     Packed,
@@ -20,6 +19,8 @@ from estream_lab.kernels.int8.weights import (
     Source,
     emit_decode,
 )
+from estream_lab.kernels.packed.product import emit_product
+from estream_lab.kernels.vectors import I8, I64, loop
 
 TRIPLE = "aarch64-unknown-linux-gnu"
 PROCESSORS = {"neon-dot": "neoverse-n1", "portable": "cortex-a72"}  # the second has no dot product
@@ -90,9 +91,10 @@ def _program(variant: str, source: str) -> ir.Module:
     size = builder.mul(builder.mul(rows, blocks), I64(RECORD_BYTES))
     _quantise(builder, dot, rows, blocks, x, records)
     if source == "panel":
-        emit_decode(builder, dot, w, blocks, panel)
+        emit_decode(dot, builder, w, blocks, panel)
         w = panel
-    emit_product(builder, dot, SOURCES[source], 1, rows, records, w, blocks, sums)
+    block = register_block(dot, SOURCES[source])
+    emit_product(builder, block, range(1, dot.rows + 1), rows, records, w, blocks, sums)
     _call(builder, WRITE, I64(1), records, size)
     _call(builder, WRITE, I64(1), sums, builder.mul(rows, I64(128)))
     _call(builder, EXIT, I64(0), I64(0), I64(0))

@@ -27,14 +27,15 @@ from estream_lab.kernels.host import (
     rms_norm,
     rotate_half,
 )
-from estream_lab.kernels.int8.scratch import ROW_BLOCK
 from estream_lab.kernels.layout import projection_bytes
+from estream_lab.kernels.packed.scratch import ROW_BLOCK
 
 MODULES = (
     *(f"host.{name}" for name in ("attention", "cache", "decode", "dense", "expert", "exponential")),
     *(f"host.{name}" for name in ("finite", "norm", "tile")),
-    *(f"int8.{name}" for name in ("dense", "expert", "scatter", "strip", "strip_q8")),
-    *(f"bf16.{name}" for name in ("expert", "strip")),
+    *(f"packed.{name}" for name in ("expert", "lane", "scatter")),
+    *(f"int8.{name}" for name in ("dense", "strip", "strip_q8")),
+    "bf16.strip",
 )
 
 
@@ -79,12 +80,12 @@ def check_versions() -> None:
     modules = [importlib.import_module(f"estream_lab.kernels.{name}") for name in MODULES]
     kernels = {f for m in modules for f in vars(m).values() if isinstance(f, Dispatcher)}
     if int8.strip.PACKED_ROWS == ROW_BLOCK:  # this processor never wants panels
-        int8.strip.panel_product()
+        int8.strip.lane_of(int8.strip.FEW_ROWS)
     versions = {kernel: len(kernel.signatures) for kernel in kernels}
     assert set(versions.values()) == {1}, {k.py_func.__name__: k.signatures for k, n in versions.items() if n != 1}
     assert {kernel.py_func.__name__ for kernel, n in versions.items() if n} >= {
-        "_add_packed", "_add_panels", "_all_finite", "_attention", "_down", "_gate_up", "_linear", "_multiply",
-        "_quantise", "_remember", "_rms_norm", "_rotate_half", "_round",
+        "_all_finite", "_apart", "_attention", "_down", "_gate_up", "_linear", "_make_records", "_multiply", "_octets",
+        "_packed", "_panel", "_quantise", "_remember", "_rms_norm", "_rotate_half", "quantise", "round_records",
     }  # fmt: skip
 
 
@@ -145,14 +146,16 @@ print(kernel(*map(int, arguments)), sum(kernel.stats.cache_hits.values()))
 @pytest.mark.parametrize(
     ("kernel", "source"),
     [
-        (["estream_lab.kernels.int8.strip", "record_place", "7", "2", "3"], "host/vector_ir.py"),
-        (["estream_lab.kernels.bf16.strip", "piece", "7", "2"], "int8/vectors.py"),
+        (["estream_lab.kernels.packed.lane", "cut", "7", "2"], "host/vector_ir.py"),
+        (["estream_lab.kernels.int8.strip", "quantise", "0", "0", "0", "0"], "vectors.py"),
+        (["estream_lab.kernels.int8.strip", "quantise", "0", "0", "0", "0"], "packed/product.py"),
+        (["estream_lab.kernels.bf16.strip", "round_records", "0", "0", "0", "0"], "packed/product.py"),
     ],
 )
 def test_a_source_of_another_room_counts_where_it_is_compiled_in(
     tmp_path: Path, kernel: list[str], source: str
 ) -> None:
-    """Intrinsics of the host kernels are compiled into the int8 ones, and of both into the bf16 ones."""
+    """Code of the rooms that others share is compiled into theirs."""
     package = tmp_path / "estream_lab"
     shutil.copytree(Path(estream_lab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}

@@ -7,7 +7,7 @@ from numba import config
 from estream_lab.kernels import features as module
 from estream_lab.kernels.features import features
 from estream_lab.kernels.host import vector_ir
-from estream_lab.kernels.int8 import features as variants
+from estream_lab.kernels.packed import variants
 
 
 def test_are_the_processors_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from estream_lab.kernels.bf16.vectors import BF16
-from estream_lab.kernels.int8.vectors import F32, I16, I32, broadcast, call, constant, fma, load, vector
+from estream_lab.kernels.vectors import F32, I16, I32, broadcast, call, constant, fma, load, vector
 
 CHAIN = (2, 0, 3, 1, 6, 4, 7, 5)
 """The order of eight inputs within a chain; the next eight follow.

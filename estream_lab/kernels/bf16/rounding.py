@@ -10,15 +10,15 @@ inputs are in the variant's order (`dot.Dot.order`), as bf16 or as the fp32 numb
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from estream_lab.kernels.apart import emitted
 from estream_lab.kernels.bf16.dot import Dot
-from estream_lab.kernels.int8.vectors import F32, I16, I32, constant, load, store, vector
+from estream_lab.kernels.vectors import F32, I16, I32, constant, load, store, vector
 
 SMALLEST = 2.0**-119
 """Numbers whose magnitude is below this are zero."""
@@ -32,18 +32,10 @@ _NAN_BITS = 0x7FC00000
 def rounder(dot: Dot) -> Any:
     """An intrinsic ``round_record(x, record)``: the record of 32 float32 numbers; both are addresses."""
 
-    @intrinsic
-    def round_record(typing_context: Any, x: Any, record: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            emit_record(builder, dot, *arguments)
-            return context.get_dummy_value()
-
-        return types.void(types.intp, types.intp), codegen
-
-    return round_record
+    return emitted(partial(emit_record, dot))
 
 
-def emit_record(builder: ir.IRBuilder, dot: Dot, x: ir.Value, record: ir.Value) -> None:
+def emit_record(dot: Dot, builder: ir.IRBuilder, x: ir.Value, record: ir.Value) -> None:
     """Emit the rounding: see `rounder`. Magnitudes are compared as integers, which order NaN above infinity."""
     words = vector(I32, _BLOCK)
     bits = load(builder, x, 0, words)

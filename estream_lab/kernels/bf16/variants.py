@@ -1,9 +1,8 @@
-"""How this processor multiplies bf16 numbers: decided before any instruction is emitted."""
+"""How this processor multiplies bf16 numbers."""
 
 from __future__ import annotations
 
-from estream_lab.kernels.features import features
-from estream_lab.kernels.int8.features import Variant, choose, describe
+from estream_lab.kernels.packed.variants import Variant, describe, here
 
 VARIANTS = (
     Variant(
@@ -22,9 +21,9 @@ ARM's bfdot is not among them: unless its extended mode is on, it rounds to odd,
 
 def variant() -> Variant:
     """The variant that this process uses."""
-    return choose(features(), VARIANTS)
+    return here(VARIANTS)
 
 
 def description() -> str:
-    """One line for `doctor`: see `int8.description`."""
+    """One line for `doctor`: see `describe`."""
     return describe(VARIANTS)

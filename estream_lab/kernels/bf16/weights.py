@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from estream_lab.kernels.apart import emitted
 from estream_lab.kernels.bf16.dot import OCTETS, Dot
 from estream_lab.kernels.host.vector_ir import COLUMNS
-from estream_lab.kernels.int8.vectors import I16, I32, I64, floats_of_halves, load, loop, prefetch, store, vector
-from estream_lab.kernels.layout import BLOCK_BYTES
-
-NIBBLE_BYTES = 512
-"""Of a packed block; its fp16 scales follow."""
-
-AHEAD = 8
-"""Blocks between the one that is read and the one that is brought from memory."""
+from estream_lab.kernels.layout import BLOCK_BYTES, NIBBLE_BYTES
+from estream_lab.kernels.packed.weights import bring_ahead
+from estream_lab.kernels.vectors import I16, I32, I64, floats_of_halves, load, loop, store, vector
 
 
 def panel_block_bytes(dot: Dot) -> int:
@@ -41,8 +36,8 @@ class Packed:
 
     @staticmethod
     def ahead(builder: ir.IRBuilder, block: ir.Value) -> None:
-        """Have a later block brought: processors look ahead themselves, but not into another page of memory."""
-        prefetch(builder, block, AHEAD * BLOCK_BYTES, BLOCK_BYTES)
+        """Have a later block brought."""
+        bring_ahead(builder, block, BLOCK_BYTES)
 
     def step(self, step: int, v: int) -> ir.Value:
         """Of the v-th vector of columns, as `Dot.add` takes them."""
@@ -94,18 +89,10 @@ def panel_decoder(dot: Dot) -> Any:
     w and panel are addresses; the panel has room for ``blocks * panel_block_bytes(dot)`` bytes.
     """
 
-    @intrinsic
-    def decode(typing_context: Any, w: Any, blocks: Any, panel: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            emit_decode(builder, dot, *arguments)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 3), codegen
-
-    return decode
+    return emitted(partial(emit_decode, dot))
 
 
-def emit_decode(builder: ir.IRBuilder, dot: Dot, w: ir.Value, blocks: ir.Value, panel: ir.Value) -> None:
+def emit_decode(dot: Dot, builder: ir.IRBuilder, w: ir.Value, blocks: ir.Value, panel: ir.Value) -> None:
     """Emit the decoder: see `panel_decoder`."""
     steps = ((w, ir.Constant(I64, BLOCK_BYTES)), (panel, ir.Constant(I64, panel_block_bytes(dot))))
     with loop(builder, blocks, *steps) as (block, out):

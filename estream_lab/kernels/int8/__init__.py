@@ -10,7 +10,7 @@ micro-kernel around it), `strip` and `expert` (the operator); then `strips` and 
 """
 
 from estream_lab.kernels.int8.expert import expert_bank
-from estream_lab.kernels.int8.features import VARIANTS, Variant, description, variant
+from estream_lab.kernels.int8.features import VARIANTS, description, variant
 from estream_lab.kernels.int8.scratch import Scratch
 from estream_lab.kernels.int8.strips import Q4Strips, Q8Strips, Strips, pack_q4, pack_q8
 
@@ -20,7 +20,6 @@ __all__ = [
     "Q8Strips",
     "Scratch",
     "Strips",
-    "Variant",
     "description",
     "expert_bank",
     "pack_q4",

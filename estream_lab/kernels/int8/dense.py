@@ -11,21 +11,20 @@ from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.projection import LinearScratch
 from estream_lab.kernels.host.threads import run_workers, threads
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
-from estream_lab.kernels.int8.records import RECORD_BYTES
-from estream_lab.kernels.int8.scratch import ROW_BLOCK
-from estream_lab.kernels.int8.strip import quantise_record, record_place, strip_product
+from estream_lab.kernels.packed.lane import Lane, row_records, strip_product
+from estream_lab.kernels.packed.scratch import ROW_BLOCK
 
 _ROWS = 16  # that are quantised as one share
 _STRIPS = 2  # neighbouring strips of a share of products
 
 
-def multiply_strips(x: F32, blocks: U8, by: tuple[int, int], out: F32, scratch: LinearScratch) -> None:
+def multiply_strips(x: F32, blocks: U8, lane: Lane, out: F32, scratch: LinearScratch) -> None:
     """out (T, N) = x (T, K) times strips of weights.
 
     Args:
         x, out, scratch: checked, see `projection.linear_call`.
         blocks: (ceil(N / 32), K / 32, bytes of a block) uint8.
-        by: the addresses of the products with blocks of this kind (`strip.products`, `strip_q8.products`).
+        lane: products with blocks of this kind (`strip.lane`, `strip_q8.lane`).
     """
     rows = len(x)
     if rows == 0:
@@ -33,10 +32,10 @@ def multiply_strips(x: F32, blocks: U8, by: tuple[int, int], out: F32, scratch: 
     records, panels, tiles = scratch.rows, scratch.panels, scratch.tiles
 
     def quantise(counter: int, shares: int, worker: int) -> None:
-        _quantise(x, records, counter, shares)
+        _quantise(lane, x, records, counter, shares)
 
     def multiply(counter: int, shares: int, worker: int) -> None:
-        _multiply(by, records, blocks, out, panels[worker], tiles[worker], counter, shares)
+        _multiply(lane, records, blocks, out, panels[worker], tiles[worker], counter, shares)
 
     workers = min(threads(), scratch.threads)
     passes = ((quantise, -(-rows // _ROWS)), (multiply, -(-rows // ROW_BLOCK) * -(-len(blocks) // _STRIPS)))
@@ -45,7 +44,7 @@ def multiply_strips(x: F32, blocks: U8, by: tuple[int, int], out: F32, scratch: 
 
 
 @compiled
-def _quantise(x: F32, records: U8, counter: int, shares: int) -> None:
+def _quantise(lane: Lane, x: F32, records: U8, counter: int, shares: int) -> None:
     """The records of every row, block of rows after block of rows; a share is a range of rows."""
     rows, depth = x.shape
     blocks = depth // COLUMNS
@@ -53,18 +52,12 @@ def _quantise(x: F32, records: U8, counter: int, shares: int) -> None:
     while share < shares:
         first = share * _ROWS
         for r in range(first, min(first + _ROWS, rows)):
-            tile = r - r % ROW_BLOCK
-            place, step = record_place(min(ROW_BLOCK, rows - tile), blocks, r - tile)
-            record = address(records) + RECORD_BYTES * tile * blocks + place
-            for block in range(blocks):
-                quantise_record(address(x) + 4 * (r * depth + COLUMNS * block), record + step * block)
+            row_records(lane, address(x) + 4 * r * depth, r, rows, blocks, address(records))
         share = take_share(counter)
 
 
 @compiled
-def _multiply(
-    by: tuple[int, int], records: U8, w: U8, out: F32, panel: U8, tile: F32, counter: int, shares: int
-) -> None:
+def _multiply(lane: Lane, records: U8, w: U8, out: F32, panel: U8, tile: F32, counter: int, shares: int) -> None:
     """out = records times w; a share is a block of rows by a few strips, those of one block of rows together."""
     rows, n = out.shape
     strips, blocks, block_bytes = w.shape
@@ -73,9 +66,9 @@ def _multiply(
     while share < shares:
         first, begin = share // ranges * ROW_BLOCK, share % ranges * _STRIPS
         some = min(ROW_BLOCK, rows - first)
-        x = address(records) + RECORD_BYTES * first * blocks
+        x = address(records) + lane.record_bytes * first * blocks
         for s in range(begin, min(begin + _STRIPS, strips)):
-            strip_product(by, x, some, address(w) + s * blocks * block_bytes, blocks, address(panel), tile)
+            strip_product(lane, x, some, address(w) + s * blocks * block_bytes, blocks, address(panel), tile)
             left = s * COLUMNS
             width = min(COLUMNS, n - left)
             for r in range(some):

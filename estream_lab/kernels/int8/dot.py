@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from estream_lab.kernels.int8.vectors import F32, I8, I16, I32, call, constant, vector
+from estream_lab.kernels.vectors import F32, I8, I16, I32, call, constant, vector
 
 
 @dataclass(frozen=True)

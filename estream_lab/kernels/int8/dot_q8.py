@@ -5,7 +5,7 @@ times it: what VNNI needs, whose weights are w + 128. The other variants multipl
 
 Nibbles let AVX2 add a block's products in int16. Here two products, 2 * 127 * 127, nearly fill one, so that each
 quad's are widened at once: 4 instructions for 32 multiply-adds where nibbles take little more than 2. In registers
-alone (`peak.emit_peak` of these operations) Zen 3 does half the multiply-adds that it does with nibbles. Weights and
+alone (`peak.turn` of these operations) Zen 3 does half the multiply-adds that it does with nibbles. Weights and
 activations widened to int16 beforehand reached 0.56 of them, with twice the bytes to read: not taken.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from estream_lab.kernels.int8.dot import DOTS, Dot, Sdot, Vpdpbusd
-from estream_lab.kernels.int8.vectors import F32, I1, I8, I16, call, constant, vector
+from estream_lab.kernels.vectors import F32, I1, I8, I16, call, constant, vector
 
 
 class BiasedVpdpbusd(Vpdpbusd):
@@ -79,7 +79,7 @@ class SignedPlain(_Signed):
 
 
 def _like(name: str, kind: type[Dot]) -> Dot:
-    """Register blocks are cut as for nibbles, so that records lie as `strip.record_place` says for both."""
+    """Register blocks are cut as for nibbles, so that records lie as `lane.record_place` says for both."""
     nibbles = DOTS[name]
     return kind(nibbles.lanes, nibbles.rows, nibbles.vectors, native_half=nibbles.native_half)
 

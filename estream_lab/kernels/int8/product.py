@@ -15,16 +15,16 @@ register block and row, 32 / rows weight vectors, and 8 for sums and scales.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from estream_lab.kernels.host.vector_ir import COLUMNS
 from estream_lab.kernels.int8.dot import Dot
 from estream_lab.kernels.int8.records import CORRECTION, RECORD_BYTES, SCALE
-from estream_lab.kernels.int8.vectors import (
+from estream_lab.kernels.int8.weights import QUADS, Source
+from estream_lab.kernels.packed.product import RegisterBlock
+from estream_lab.kernels.vectors import (
     F32,
     I32,
     I64,
@@ -35,51 +35,15 @@ from estream_lab.kernels.int8.vectors import (
     loop,
     vector,
 )
-from estream_lab.kernels.int8.weights import QUADS, Source
 
 
-def product_kernel(dot: Dot, source: type[Source], least: int = 1) -> Any:
-    """An intrinsic that adds products to sums: ``c[r, :] += x[r, :] @ w`` for 0 <= r < rows, inputs ascending.
-
-    Called as ``kernel(rows, x, w, blocks, c)`` with addresses and numbers:
-
-    - rows: `least` .. dot.rows, a register block; for other numbers nothing is done;
-    - x: its records of `blocks` >= 1 blocks of inputs, one after the other;
-    - w: as many blocks of a strip, as `source` reads them;
-    - c: (rows, 32) float32.
-
-    Nothing is bounds-checked. Use it in one function: copies of the loops cost seconds to compile.
-    """
-
-    @intrinsic
-    def kernel(typing_context: Any, rows: Any, x: Any, w: Any, blocks: Any, c: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            emit_product(builder, dot, source, least, *arguments)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 5), codegen
-
-    return kernel
-
-
-def emit_product(
-    builder: ir.IRBuilder, dot: Dot, source: type[Source], least: int, rows: ir.Value, x: ir.Value, w: ir.Value,
-    blocks: ir.Value, c: ir.Value,
-) -> None:  # fmt: skip
-    """Emit a loop for each number of rows: see `product_kernel`."""
-    done = builder.append_basic_block("added")
-    choice = builder.switch(rows, done)
-    for fixed in range(least, dot.rows + 1):
-        case = builder.append_basic_block(f"rows{fixed}")
-        choice.add_case(ir.Constant(I64, fixed), case)
-        builder.position_at_end(case)
-        _add_blocks(builder, dot, source, fixed, x, w, blocks, c)
-        builder.branch(done)
-    builder.position_at_end(done)
+def register_block(dot: Dot, source: type[Source]) -> RegisterBlock:
+    """What `packed.product` makes a micro-kernel of, for 1..dot.rows rows and weights as `source` reads them."""
+    return partial(_add_blocks, dot, source)
 
 
 def _add_blocks(
-    builder: ir.IRBuilder, dot: Dot, source: type[Source], rows: int, x: ir.Value, w: ir.Value, blocks: ir.Value,
+    dot: Dot, source: type[Source], builder: ir.IRBuilder, rows: int, x: ir.Value, w: ir.Value, blocks: ir.Value,
     c: ir.Value,
 ) -> None:  # fmt: skip
     """All blocks of inputs for a fixed number of rows."""

@@ -21,7 +21,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from estream_lab.kernels.int8.dot import Dot
-from estream_lab.kernels.int8.vectors import F32, I8, I16, I32, broadcast, call, constant, load, store, vector
+from estream_lab.kernels.vectors import F32, I8, I16, I32, broadcast, call, constant, load, store, vector
 
 RECORD_BYTES = 40
 CORRECTION, SCALE = 32, 36

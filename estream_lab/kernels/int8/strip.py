@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
-from estream_lab.kernels.arrays import F32
+from estream_lab.kernels.apart import address_of
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.vector_ir import COLUMNS, address
-from estream_lab.kernels.int8.apart import address_of, call_at
+from estream_lab.kernels.host.vector_ir import COLUMNS
 from estream_lab.kernels.int8.dot import DOTS
 from estream_lab.kernels.int8.features import variant
-from estream_lab.kernels.int8.product import product_kernel
+from estream_lab.kernels.int8.product import register_block
 from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser
-from estream_lab.kernels.int8.scratch import PANEL_BLOCKS, ROW_BLOCK
+from estream_lab.kernels.int8.scratch import PANEL_BLOCKS
 from estream_lab.kernels.int8.weights import Packed, Panel, panel_decoder
 from estream_lab.kernels.layout import BLOCK_BYTES
+from estream_lab.kernels.packed.lane import WHOLE_STRIP, Lane, least_of_many
+from estream_lab.kernels.packed.product import product_kernel
+from estream_lab.kernels.packed.scratch import ROW_BLOCK
 
 FEW_ROWS = 32
 """Up to so many rows, each register block takes the weights apart itself: that costs it less than its part of a panel.
@@ -31,76 +33,42 @@ Measured with AVX-512 (Zen 4): taking apart runs beside the products for nothing
 first block to the last. A layer of 128 rows an expert takes 7 % less than with panels.
 """
 
-LEAST_OF_MANY = max(1, _MOST - 1)
-"""Rows of the smallest register block into which more than `FEW_ROWS` rows are cut."""
-
-_packed = product_kernel(_DOT, Packed)
-_panel = product_kernel(_DOT, Panel, least=LEAST_OF_MANY)
+_packed_kernel = product_kernel(register_block(_DOT, Packed), range(1, _MOST + 1))
+_panel_kernel = product_kernel(register_block(_DOT, Panel), range(least_of_many(_MOST, FEW_ROWS), _MOST + 1))
 _decode = panel_decoder(_DOT)
-quantise_record = quantiser(_DOT)
-
-
-@compiled
-def record_place(rows: int, blocks: int, r: int) -> tuple[int, int]:
-    """Where the records of row r of a tile of `rows` rows are: byte of the first, and bytes to that of the next block.
-
-    The rows are cut into the fewest register blocks, of sizes as equal as can be, larger ones first. Records of a
-    register block lie together, block of inputs after block of inputs: a product reads them in order.
-    """
-    pieces = -(-rows // _MOST)
-    size = rows // pieces
-    in_larger = rows % pieces * (size + 1)
-    if r < in_larger:
-        size, within = size + 1, r % (size + 1)
-    else:
-        within = (r - in_larger) % size
-    return RECORD_BYTES * ((r - within) * blocks + within), RECORD_BYTES * size
-
-
-@compiled
-def strip_product(products: tuple[int, int], x: int, rows: int, w: int, blocks: int, panel: int, tile: F32) -> None:
-    """tile[: rows * 32] as (rows, 32) = `rows` rows of records times one strip of `blocks` blocks.
-
-    x, w and panel are addresses: of the records (see `record_place`), of the strip, and of room for `PANEL_BLOCKS`
-    blocks of a panel; `products` are those that `products` returns,
-    or `strip_q8.products`.
-    """
-    for j in range(rows * COLUMNS):
-        tile[j] = 0
-    product = products[0] if rows <= PACKED_ROWS else products[1]
-    call_at(product, x, rows, w, blocks, panel, address(tile))
+_quantise_record = quantiser(_DOT)
 
 
 @cache
-def products() -> tuple[int, int]:
-    """The addresses of the products for up to `PACKED_ROWS` rows, and for more."""
-    few = address_of(_add_packed)
-    return few, few if PACKED_ROWS == ROW_BLOCK else panel_product()
+def lane() -> Lane:
+    """Records in int8, and their products with Q4_0 weights."""
+    return lane_of(PACKED_ROWS)
 
 
-def panel_product() -> int:
-    """The address of the product with panels, for `LEAST_OF_MANY` rows or more."""
-    return address_of(_add_panels)
-
-
-@compiled
-def _add_packed(x: int, rows: int, w: int, blocks: int, panel: int, c: int) -> None:
-    pieces = -(-rows // _MOST)
-    r = 0
-    for piece in range(pieces):
-        size = rows // pieces + (piece < rows % pieces)
-        _packed(size, x + RECORD_BYTES * r * blocks, w, blocks, c + 4 * COLUMNS * r)
-        r += size
+def lane_of(packed_rows: int) -> Lane:
+    """`lane` with panels for more than so many rows, at least `FEW_ROWS`; nothing for panels is compiled in vain."""
+    panels = (address_of(_panel), address_of(_apart)) if packed_rows < ROW_BLOCK else (0, 0)
+    sizes = (BLOCK_BYTES, packed_rows, WHOLE_STRIP, PANEL_BLOCKS)
+    return Lane(RECORD_BYTES, _MOST, *sizes, address_of(quantise), address_of(_packed), *panels)
 
 
 @compiled
-def _add_panels(x: int, rows: int, w: int, blocks: int, panel: int, c: int) -> None:
-    pieces = -(-rows // _MOST)
-    for first in range(0, blocks, PANEL_BLOCKS):
-        some = min(PANEL_BLOCKS, blocks - first)
-        _decode(w + first * BLOCK_BYTES, some, panel)
-        r = 0
-        for piece in range(pieces):
-            size = rows // pieces + (piece < rows % pieces)
-            _panel(size, x + RECORD_BYTES * (r * blocks + size * first), panel, some, c + 4 * COLUMNS * r)
-            r += size
+def quantise(x: int, count: int, record: int, step: int) -> None:
+    """See `Lane.records`."""
+    for i in range(count):
+        _quantise_record(x + 4 * COLUMNS * i, record + step * i)
+
+
+@compiled
+def _packed(rows: int, x: int, w: int, blocks: int, c: int) -> None:
+    _packed_kernel(rows, x, w, blocks, c)
+
+
+@compiled
+def _panel(rows: int, x: int, panel: int, blocks: int, c: int) -> None:
+    _panel_kernel(rows, x, panel, blocks, c)
+
+
+@compiled
+def _apart(w: int, blocks: int, panel: int) -> None:
+    _decode(w, blocks, panel)

@@ -20,8 +20,8 @@ from estream_lab.kernels.host.vector_ir import COLUMNS
 from estream_lab.kernels.int8 import q8, strip, strip_q8
 from estream_lab.kernels.int8.dense import multiply_strips
 from estream_lab.kernels.int8.scratch import linear_sizes
-from estream_lab.kernels.int8.weights import NIBBLE_BYTES
-from estream_lab.kernels.layout import BLOCK_BYTES, pack_q4_32x32
+from estream_lab.kernels.layout import BLOCK_BYTES, NIBBLE_BYTES, pack_q4_32x32
+from estream_lab.kernels.packed.lane import Lane
 from estream_lab.kernels.quant import quantise_q4_0
 
 Byte = TypeVar("Byte", np.int8, np.uint8)
@@ -94,7 +94,7 @@ class Strips:
         """
         x, out, scratch = linear_call(x, self, self.sizes(self.k), out, scratch)
         blocks = as_input(self.blocks, np.uint8, self.shape_for(self.n, self.k), "blocks")
-        multiply_strips(x, blocks, self._products(), out, scratch)
+        multiply_strips(x, blocks, self._lane(), out, scratch)
         return out
 
     def rows(self, ids: NDArray[np.integer], out: F32) -> F32:
@@ -105,7 +105,7 @@ class Strips:
             np.multiply(q, d, out=blocks)
         return out
 
-    def _products(self) -> tuple[int, int]:
+    def _lane(self) -> Lane:
         raise NotImplementedError
 
     def _column(self, strip: U8, column: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -118,8 +118,8 @@ class Q4Strips(Strips):
 
     BLOCK_BYTES = BLOCK_BYTES
 
-    def _products(self) -> tuple[int, int]:
-        return strip.products()
+    def _lane(self) -> Lane:
+        return strip.lane()
 
     def _column(self, strip: U8, column: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
         nibbles = strip[:, :NIBBLE_BYTES].reshape(-1, 4, COLUMNS, 4)[:, :, column]  # (K/32, k // 8, k % 4)
@@ -132,8 +132,8 @@ class Q8Strips(Strips):
 
     BLOCK_BYTES = q8.BLOCK_BYTES
 
-    def _products(self) -> tuple[int, int]:
-        return strip_q8.products()
+    def _lane(self) -> Lane:
+        return strip_q8.lane()
 
     def _column(self, strip: U8, column: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
         octets = strip[:, : q8.WEIGHT_BYTES].reshape(-1, 8, COLUMNS, 4)[:, :, column]  # (K/32, k // 4, k % 4)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from estream_lab.kernels.apart import emitted
 from estream_lab.kernels.host.vector_ir import COLUMNS
 from estream_lab.kernels.int8 import q8
 from estream_lab.kernels.int8.dot import Dot
-from estream_lab.kernels.int8.vectors import (
+from estream_lab.kernels.layout import BLOCK_BYTES, NIBBLE_BYTES
+from estream_lab.kernels.packed.weights import bring_ahead
+from estream_lab.kernels.vectors import (
     F32,
     I16,
     I64,
@@ -19,22 +21,14 @@ from estream_lab.kernels.int8.vectors import (
     floats_of_halves,
     load,
     loop,
-    prefetch,
     store,
     vector,
 )
-from estream_lab.kernels.layout import BLOCK_BYTES
-
-NIBBLE_BYTES = 512
-"""Of a packed block; its fp16 scales follow."""
 
 PANEL_BLOCK_BYTES = 1152
 """32 x 32 weights a byte each, quad by quad and then column by column as in a packed block; 32 fp32 scales."""
 
 _PANEL_SCALES = 1024
-AHEAD = 8
-"""Blocks between the one that is read and the one that is brought from memory."""
-
 QUADS = 8
 """Quads of a block."""
 
@@ -49,8 +43,8 @@ class Packed:
 
     @staticmethod
     def ahead(builder: ir.IRBuilder, block: ir.Value) -> None:
-        """Have a later block brought: processors look ahead themselves, but not into another page of memory."""
-        prefetch(builder, block, AHEAD * BLOCK_BYTES, BLOCK_BYTES)
+        """Have a later block brought."""
+        bring_ahead(builder, block, BLOCK_BYTES)
 
     def __init__(self, builder: ir.IRBuilder, dot: Dot, block: ir.Value, column: ir.Value) -> None:
         self._builder, self._dot = builder, dot
@@ -103,7 +97,7 @@ class Octets:
     @staticmethod
     def ahead(builder: ir.IRBuilder, block: ir.Value) -> None:
         """See `Packed`."""
-        prefetch(builder, block, AHEAD * q8.BLOCK_BYTES, q8.BLOCK_BYTES)
+        bring_ahead(builder, block, q8.BLOCK_BYTES)
 
     def __init__(self, builder: ir.IRBuilder, dot: Dot, block: ir.Value, column: ir.Value) -> None:
         self._builder, self._dot = builder, dot
@@ -126,35 +120,16 @@ Source = Packed | Panel | Octets
 """Where a product takes its weights from."""
 
 
-@intrinsic
-def bring(typing_context: Any, w: Any) -> Any:
-    """Have the first blocks of a strip at an address brought from memory, as a product does with those that follow."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        prefetch(builder, arguments[0], 0, AHEAD * BLOCK_BYTES)
-        return context.get_dummy_value()
-
-    return types.void(types.intp), codegen
-
-
 def panel_decoder(dot: Dot) -> Any:
     """An intrinsic ``decode(w, blocks, panel)`` that takes `blocks` >= 1 packed blocks of a strip apart.
 
     w and panel are addresses; the panel has room for ``blocks * PANEL_BLOCK_BYTES`` bytes.
     """
 
-    @intrinsic
-    def decode(typing_context: Any, w: Any, blocks: Any, panel: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            emit_decode(builder, dot, *arguments)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp] * 3), codegen
-
-    return decode
+    return emitted(partial(emit_decode, dot))
 
 
-def emit_decode(builder: ir.IRBuilder, dot: Dot, w: ir.Value, blocks: ir.Value, panel: ir.Value) -> None:
+def emit_decode(dot: Dot, builder: ir.IRBuilder, w: ir.Value, blocks: ir.Value, panel: ir.Value) -> None:
     """Emit the decoder: see `panel_decoder`."""
     steps = ((w, ir.Constant(I64, BLOCK_BYTES)), (panel, ir.Constant(I64, PANEL_BLOCK_BYTES)))
     with loop(builder, blocks, *steps) as (block, out):

@@ -3,7 +3,7 @@
 from llvmlite import ir
 
 from estream_lab.kernels.bf16.dot import Vdpbf16ps
-from estream_lab.kernels.int8.vectors import F32, I32, constant, fma, vector
+from estream_lab.kernels.vectors import F32, I32, constant, fma, vector
 
 
 class EmulatedVdpbf16ps(Vdpbf16ps):

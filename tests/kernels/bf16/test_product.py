@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba import njit
 from numpy.typing import NDArray
 
 from estream_lab.kernels.bf16 import VARIANTS, reference
 from estream_lab.kernels.bf16.dot import DOTS
-from estream_lab.kernels.bf16.product import product_kernel
+from estream_lab.kernels.bf16.product import register_block
 from estream_lab.kernels.bf16.rounding import rounder
 from estream_lab.kernels.bf16.weights import Packed, Panel, panel_block_bytes, panel_decoder
 from estream_lab.kernels.features import features
-from estream_lab.kernels.host.vector_ir import address
-from estream_lab.kernels.layout import pack_q4_32x32
 from tests.kernels.bf16.emulated import EmulatedVdpbf16ps
+from tests.kernels.packed.products import Micro, problem
 
 F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
@@ -28,56 +26,15 @@ HERE = [variant.name for variant in VARIANTS if variant.needs <= features()]
 # A processor without fp16 conversion or fused multiply-adds has them from a library, which compiles slowly.
 OPERATIONS = {name: DOTS[name] for name in HERE} | {"portable": replace(DOTS["portable"], rows=2)}
 OPERATIONS["avx512-bf16, emulated"] = EmulatedVdpbf16ps(**{**asdict(DOTS["avx512-bf16"]), "rows": 2})
-BLOCKS = 3
 
 
 @cache
-def strip_product(name: str, packed: bool) -> Callable[[F32, U8, U8, U8, F32], None]:
-    """Add (rows, K) activations times a strip of packed blocks to c: rounded, decoded and multiplied as compiled."""
+def product(name: str, packed: bool) -> Callable[[F32, U8, NDArray[np.float16], F32], F32]:
+    """Add activations times a strip to sums: see `Micro.product`."""
     dot = OPERATIONS[name]
-    round_record, decode = rounder(dot), panel_decoder(dot)
-    kernel = product_kernel(dot, Packed if packed else Panel)
-    size = dot.record_bytes
-
-    @njit
-    def multiply(rows: int, records: int, w: int, blocks: int, c: int) -> None:
-        kernel(rows, records, w, blocks, c)
-
-    @njit
-    def take_apart(w: int, blocks: int, panel: int) -> None:
-        decode(w, blocks, panel)
-
-    @njit
-    def run(x: F32, w: U8, records: U8, panel: U8, c: F32) -> None:
-        rows, blocks = len(x), x.shape[1] // 32
-        for block in range(blocks):
-            for r in range(rows):
-                record = address(records) + size * (block * rows + r)
-                round_record(address(x) + 4 * (r * 32 * blocks + 32 * block), record)
-        take_apart(address(w), blocks, address(panel))
-        multiply(rows, address(records), address(w) if packed else address(panel), blocks, address(c))
-
-    return run
-
-
-def product(name: str, packed: bool, x: F32, q: U8, d: NDArray[np.float16], c: F32) -> F32:
-    dot = OPERATIONS[name]
-    records = np.zeros(len(x) * x.shape[1] // 32 * dot.record_bytes, np.uint8)
-    panel = np.zeros(x.shape[1] // 32 * panel_block_bytes(dot), np.uint8)
-    guarded = np.full((len(x) + 1, 32), 7, np.float32)
-    guarded[: len(x)] = c
-    strip_product(name, packed)(x, pack_q4_32x32(q, d), records, panel, guarded)
-    assert (guarded[-1] == 7).all()  # nothing beyond the register block is touched
-    return guarded[: len(x)]
-
-
-def problem(rows: int, seed: int, exponents: float = 0) -> tuple[F32, U8, NDArray[np.float16]]:
-    """Activations whose sizes spread over `exponents` powers of two to each side of 1."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((rows, 32 * BLOCKS)) * 2.0 ** rng.uniform(-exponents, exponents, (rows, 32 * BLOCKS))
-    d = (rng.standard_normal((32, BLOCKS)) * 10.0 ** rng.integers(-7, 3, (32, BLOCKS))).astype(np.float16)
-    d[:4, 0] = [6e-8, -6e-8, 6e-5, 0]  # subnormal and zero scales
-    return x.astype(np.float32), rng.integers(0, 16, (32, 32 * BLOCKS), dtype=np.uint8), d
+    blocks = register_block(dot, Packed), register_block(dot, Panel)
+    sizes = dot.record_bytes, panel_block_bytes(dot)
+    return Micro(dot, *sizes, rounder(dot), panel_decoder(dot), *blocks).product(packed)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -85,9 +42,9 @@ def problem(rows: int, seed: int, exponents: float = 0) -> tuple[F32, U8, NDArra
 def test_every_register_block_equals_numpy(name: str, packed: bool) -> None:
     for rows in range(1, OPERATIONS[name].rows + 1):
         x, q, d = problem(rows, rows)
-        got = product(name, packed, x, q, d, np.zeros((rows, 32), np.float32))
+        got = product(name, packed)(x, q, d, np.zeros((rows, 32), np.float32))
         assert got.tobytes() == reference.linear(reference.rounded(x), (q, d)).tobytes()
-        assert product(name, packed, x, q, d, got).tobytes() != got.tobytes()  # sums go on from what is there
+        assert product(name, packed)(x, q, d, got).tobytes() != got.tobytes()  # sums go on from what is there
 
 
 @settings(max_examples=40)
@@ -97,7 +54,7 @@ def test_activations_of_any_sizes_side_by_side_equal_numpy(seed: int, exponents:
     x, q, d = problem(2, seed, exponents)
     x *= np.float32(2.0 ** (exponents - 124))
     x[:, ::3] = np.round(x[:, ::3])
-    got = product(name, True, x, q, d, np.zeros((2, 32), np.float32))
+    got = product(name, True)(x, q, d, np.zeros((2, 32), np.float32))
     assert got.tobytes() == reference.linear(reference.rounded(x), (q, d)).tobytes()
 
 
@@ -108,7 +65,7 @@ def test_the_order_of_the_chain_is_seen(name: str) -> None:
         x, q, d = problem(1, large)
         x[0, large] = np.float32(2.0**20)
         q[:, large] = 15
-        got = product(name, True, x, q, d, np.zeros((1, 32), np.float32))
+        got = product(name, True)(x, q, d, np.zeros((1, 32), np.float32))
         assert got.tobytes() == reference.linear(reference.rounded(x), (q, d)).tobytes()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from estream_lab.kernels.int8.dot import Dot
-from estream_lab.kernels.int8.vectors import constant
+from estream_lab.kernels.vectors import constant
 
 Step = Callable[[Dot, ir.IRBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
 

@@ -16,8 +16,9 @@ from estream_lab.kernels import host
 from estream_lab.kernels.host import LinearScratch
 from estream_lab.kernels.int8 import Q4Strips, Q8Strips, pack_q4, pack_q8, reference
 from estream_lab.kernels.int8.q8 import dequantise_q8_0, quantise_q8_0, unpack_q8_32x32
-from estream_lab.kernels.int8.scratch import ROW_BLOCK, linear_sizes
+from estream_lab.kernels.int8.scratch import linear_sizes
 from estream_lab.kernels.layout import unpack_q4_32x32
+from estream_lab.kernels.packed.scratch import ROW_BLOCK
 from estream_lab.kernels.quant import dequantise_q4_0, quantise_q4_0
 
 F32 = NDArray[np.float32]

@@ -15,12 +15,13 @@ from estream_lab.kernels.host.vector_ir import address
 from estream_lab.kernels.int8 import VARIANTS, reference
 from estream_lab.kernels.int8.dot import DOTS
 from estream_lab.kernels.int8.dot_q8 import DOTS_Q8, BiasedVpdpbusd, SignedSdot
-from estream_lab.kernels.int8.product import emit_product, product_kernel
+from estream_lab.kernels.int8.product import register_block
 from estream_lab.kernels.int8.q8 import Q8, pack_q8_32x32
 from estream_lab.kernels.int8.records import RECORD_BYTES, quantiser
 from estream_lab.kernels.int8.weights import Octets
+from estream_lab.kernels.packed.product import emit_product, product_kernel
 from tests.kernels.int8.emulated import four_products
-from tests.kernels.int8.test_variants import APPLE, ARM, X86, assembly_of
+from tests.kernels.machine_code import APPLE, ARM, X86, assembly_of
 
 F32 = NDArray[np.float32]
 U8 = NDArray[np.uint8]
@@ -38,7 +39,9 @@ OPERATIONS |= {  # of two rows: they compile slowly
 @cache
 def strip_product(name: str) -> Callable[[F32, U8, U8, F32], None]:
     """Add (rows, K) activations times a strip of bytes to c. Records are made as the variant makes them for nibbles."""
-    quantise, kernel = quantiser(DOTS[name.split(",")[0]]), product_kernel(OPERATIONS[name], Octets)
+    dot = OPERATIONS[name]
+    quantise = quantiser(DOTS[name.split(",")[0]])
+    kernel = product_kernel(register_block(dot, Octets), range(1, dot.rows + 1))
 
     @njit
     def run(x: F32, w: U8, records: U8, c: F32) -> None:
@@ -89,7 +92,7 @@ def test_the_largest_products_are_exact(name: str, sign: int, weight: int) -> No
 
 
 def test_rows_are_cut_as_for_nibbles() -> None:
-    """Records lie in the order of register blocks (`strip.record_place`), and both kinds of weights read them."""
+    """Records lie in the order of register blocks (`lane.record_place`), and both kinds of weights read them."""
     assert {name: dot.rows for name, dot in DOTS_Q8.items()} == {name: dot.rows for name, dot in DOTS.items()}
 
 
@@ -107,7 +110,8 @@ def test_rows_are_cut_as_for_nibbles() -> None:
 )
 def test_compiles_to_its_instruction(name: str, triple: str, processor: str, instruction: str) -> None:
     dot = DOTS_Q8[name]
-    code = assembly_of(lambda *given: emit_product(given[0], dot, Octets, 1, *given[1:]), 5, triple, processor)
+    block, sizes = register_block(dot, Octets), range(1, dot.rows + 1)
+    code = assembly_of(lambda builder, *given: emit_product(builder, block, sizes, *given), 5, triple, processor)
     rows = dot.rows * (dot.rows + 1) // 2  # of all register blocks
     assert len(re.findall(instruction, code)) >= 8 * dot.vectors * rows
     calls = re.findall(r"^\s+(?:callq?|bl)\s+(\S+)", code, re.MULTILINE)

@@ -8,45 +8,52 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.kernels.packed.banks import BANKS
+
 PROGRAM = """
 import signal
+import sys
 import numpy as np
 from numba import njit
-from estream_lab.kernels import bf16, host
-from estream_lab.kernels.bf16 import strip
-from estream_lab.kernels.bf16.dot import DOTS
-from estream_lab.kernels.bf16.scratch import PANEL_BLOCKS
-from estream_lab.kernels.bf16.weights import panel_block_bytes
-from tests.kernels.bf16.banks import Bank
+from estream_lab.kernels import host
+from estream_lab.kernels.apart import call_at
+from estream_lab.kernels.bf16 import strip as bf16
+from estream_lab.kernels.int8 import strip as int8
+from estream_lab.kernels.packed.lane import strip_product
 from tests.kernels.guard_pages import array, ends, guarded
+from tests.kernels.packed.banks import BANKS
 
-DOT = DOTS[bf16.variant().name]
+BANK = BANKS[sys.argv[1]]
+SCRATCH = BANK.room.Scratch
+# with panels for more than `packed_rows` rows, wherever this processor uses them
+LANE = int8.lane_of(int8.FEW_ROWS) if sys.argv[1] == "int8" else bf16.lane()
 
 
 @njit
-def round_record(x, record):
-    strip.round_record(x, record)
+def make_record(lane, x, record):
+    call_at(lane.records, x, 1, record, 0)
 
 
 def strip_case(rows, at_end, wrong=None):
     "One strip of two panels and more, by raw addresses; `wrong` names the operand that lies a byte too far."
-    blocks = 2 * PANEL_BLOCKS + 3
+    blocks = 2 * LANE.panel_blocks + 3
     off = lambda name: (1 if at_end else -1) * (name == wrong)
-    x = guarded(DOT.record_bytes * rows * blocks, at_end, off("records"))
-    w = guarded(576 * blocks, at_end, off("weights"))
-    panel = guarded(panel_block_bytes(DOT) * PANEL_BLOCKS, at_end, off("panel"))
+    x = guarded(LANE.record_bytes * rows * blocks, at_end, off("records"))
+    w = guarded(LANE.block_bytes * blocks, at_end, off("weights"))
+    panel = guarded(SCRATCH.PANEL_BYTES, at_end, off("panel"))
     tile = array(np.empty(32 * rows, np.float32), at_end, 4 * off("tile"))
-    strip.strip_product(strip.products(), x, rows, w, blocks, panel, tile)
-    source, record = guarded(128, at_end, off("source")), guarded(DOT.record_bytes, at_end, off("record"))
-    round_record(source, record)
+    strip_product(LANE, x, rows, w, blocks, panel, tile)
+    make_record(LANE, guarded(128, at_end, off("source")), guarded(LANE.record_bytes, at_end, off("record")))
 
 
 def operator_case(threads, at_end, wrong=False):
     "A bank of experts, its shares handed out to so many threads."
     host.set_threads(threads)
-    bank = Bank.random(3, 96, 64, [7, 0, 65, 1])
+    bank = BANK.random(3, 96, 64, [7, 0, 65, 1])
     expected = bank.expected()
-    scratch = bf16.Scratch(len(bank.token), bank.hidden, bank.ffn, threads)
+    scratch = SCRATCH(len(bank.token), bank.hidden, bank.ffn, threads)
     for name in ("x", "act", "panels", "tiles"):
         setattr(scratch, name, array(getattr(scratch, name), at_end))
     arena = np.concatenate([bank.arena, np.zeros(-len(bank.arena) % 4, np.uint8)])
@@ -61,11 +68,11 @@ def operator_case(threads, at_end, wrong=False):
 
 
 host.set_threads(1)
-Bank.random(3, 96, 64, [1, 60]).run()  # compiles once for all children
-round_record(guarded(128, False), guarded(DOT.record_bytes, False))
+BANK.random(3, 96, 64, [1, 60]).run()  # compiles once for all children
+make_record(LANE, guarded(128, False), guarded(LANE.record_bytes, False))
 for at_end in (True, False):
-    few, many = DOT.packed_rows, DOT.packed_rows + 1
-    for rows in (*range(1, 2 * DOT.rows + 2), few, many, 2 * many):
+    few, many = LANE.packed_rows, LANE.packed_rows + 1
+    for rows in (*range(1, 2 * LANE.block_rows + 2), few, many, 2 * many):
         assert ends(strip_case, rows, at_end) == 0, (rows, at_end)
     for threads in range(1, min(2, host.thread_limit()) + 1):
         assert ends(operator_case, threads, at_end) == 0, (threads, at_end)
@@ -78,8 +85,9 @@ print("guarded")
 """
 
 
-def test_no_kernel_reads_or_writes_a_byte_beyond_its_arrays() -> None:
+@pytest.mark.parametrize("lane", BANKS)
+def test_no_kernel_reads_or_writes_a_byte_beyond_its_arrays(lane: str) -> None:
     root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=root, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, lane], cwd=root, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "guarded\n"

@@ -1,4 +1,4 @@
-"""Random experts and routes in q4-32x32, for tests of the int8 operator and those like it."""
+"""Random experts and routes in q4-32x32, for tests of the operator in every lane."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -6,8 +6,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels import host, int8
-from estream_lab.kernels.int8 import reference
+from estream_lab.kernels import bf16, host, int8
+from estream_lab.kernels.bf16 import reference as bf16_reference
+from estream_lab.kernels.int8 import reference as int8_reference
 from estream_lab.kernels.layout import pack_q4_32x32
 from estream_lab.kernels.quant import quantise_q4_0
 
@@ -18,8 +19,8 @@ F32 = NDArray[np.float32]
 class Bank:
     """Random experts, packed into an arena, and routes to them."""
 
-    lane: ClassVar[Any] = int8
-    numpy: ClassVar[Any] = reference
+    room: ClassVar[Any]  # with expert_bank and Scratch
+    numpy: ClassVar[Any]
 
     hidden: int
     ffn: int
@@ -29,7 +30,7 @@ class Bank:
     weight: F32
     arena: NDArray[np.uint8]
     planes: list[NDArray[np.int64]]  # gate, up, down: byte offset of each slot
-    experts: list[tuple[reference.Quantised, reference.Quantised, reference.Quantised]]
+    experts: list[tuple[int8_reference.Quantised, ...]]
 
     @classmethod
     def random(cls, seed: int, hidden: int, ffn: int, counts: list[int], tokens: int = 17) -> Self:
@@ -65,9 +66,9 @@ class Bank:
     def run(self, scratch: Any = None, y: F32 | None = None) -> F32:
         """y with the results added: zero if none is given."""
         y = np.zeros_like(self.x) if y is None else y
-        scratch = scratch or self.lane.Scratch(max(1, len(self.token)), self.hidden, self.ffn, host.threads())
+        scratch = scratch or self.room.Scratch(max(1, len(self.token)), self.hidden, self.ffn, host.threads())
         routes = (self.offsets, self.token, self.weight)
-        self.lane.expert_bank(self.x, y, *routes, self.arena, *self.planes, self.hidden, self.ffn, scratch)
+        self.room.expert_bank(self.x, y, *routes, self.arena, *self.planes, self.hidden, self.ffn, scratch)
         return y
 
     def expected(self, y: F32 | None = None) -> F32:
@@ -75,3 +76,18 @@ class Bank:
         y = np.zeros_like(self.x) if y is None else y
         self.numpy.expert_bank(self.x, y, self.offsets, self.token, self.weight, self.experts)
         return y
+
+
+class Int8Bank(Bank):
+    """With activations in int8."""
+
+    room, numpy = int8, int8_reference
+
+
+class Bf16Bank(Bank):
+    """With activations in bf16."""
+
+    room, numpy = bf16, bf16_reference
+
+
+BANKS: dict[str, type[Bank]] = {"int8": Int8Bank, "bf16": Bf16Bank}

@@ -1,4 +1,4 @@
-"""The few words of LLVM IR that the int8 kernels are written in. Addresses are 64-bit integers, offsets count bytes."""
+"""The few words of LLVM IR that kernels are written in. Addresses are 64-bit integers, offsets count bytes."""
 
 from __future__ import annotations
 

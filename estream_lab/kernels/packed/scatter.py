@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from estream_lab.kernels.apart import emitted
 from estream_lab.kernels.arrays import F32, I32
 from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.host.vector_ir import COLUMNS, address
-from estream_lab.kernels.int8.vectors import F32 as FLOAT
-from estream_lab.kernels.int8.vectors import broadcast, load, prefetch, store, vector
+from estream_lab.kernels.vectors import F32 as FLOAT
+from estream_lab.kernels.vectors import broadcast, load, prefetch, store, vector
 
 _AHEAD = 8  # rows between the one that is added to and the one that is brought from memory
 
@@ -30,15 +32,12 @@ def _add_scaled(typing_context: Any, y: Any, x: Any, factor: Any) -> Any:
     return types.void(types.intp, types.intp, types.float32), codegen
 
 
-@intrinsic
-def _bring(typing_context: Any, place: Any) -> Any:
-    """Have 32 float32 numbers brought into the cache."""
+def _prefetch(builder: ir.IRBuilder, place: ir.Value) -> None:
+    prefetch(builder, place, 0, 4 * COLUMNS)
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        prefetch(builder, arguments[0], 0, 4 * COLUMNS)
-        return context.get_dummy_value()
 
-    return types.void(types.intp), codegen
+_bring = emitted(_prefetch)
+"""Have 32 float32 numbers at an address brought into the cache."""
 
 
 @compiled

@@ -57,6 +57,13 @@ def test_those_over_the_budget_are_marked(estream: Run) -> None:
     assert resident.endswith("MiB read beforehand, over the budget")
 
 
+def test_dropped_routes_are_told_in_per_cent(estream: Run) -> None:
+    asked = ("--over-budget", "--tiers", "8")
+    rows = contestants(compared(estream, *asked))["NPUMoE-like"]["rows"]
+    (line,) = [row for row in estream("compare", *SHORT, *asked)[1].splitlines() if row.startswith("NPUMoE-like ")]
+    assert rows["dropped"] > 0 and f"{100 * rows['dropped'] / rows['routes']:.2f}%" in line
+
+
 def test_the_json_has_the_contract_of_every_contestant(estream: Run) -> None:
     found = compared(estream, "--over-budget")
     assert (found["budget_bytes"], found["model"], found["tokens"]) == (2**30, "OLMoE-1B-7B", 64)
@@ -106,9 +113,11 @@ def test_every_rival_option_has_a_case_above() -> None:
 def test_routes_of_a_file_are_taken(estream: Run, tmp_path: Path) -> None:
     layers = {layer: synthetic_routes(5, 64, 8, alpha=3.0, seed=layer) for layer in range(16)}
     write_routes(tmp_path / "r.csv", layers)
-    status, out, _ = estream("compare", "--routes", str(tmp_path / "r.csv"), "--memory-budget", "1GiB", "--json")
-    found = json.loads(out)
-    assert (status, found["tokens"], found["routes"]) == (0, 5, str(tmp_path / "r.csv"))
+    asked = ("--routes", str(tmp_path / "r.csv"), "--memory-budget", "8GiB", "--tiers", "1", "--json")
+    found, other = (json.loads(estream("compare", *asked, "--seed", seed)[1]) for seed in ("0", "1"))
+    assert (found["tokens"], found["routes"]) == (5, str(tmp_path / "r.csv"))
+    lost, differently = (contestants(each)["NPUMoE-like"]["saliency_dropped"] for each in (found, other))
+    assert lost > 0 and lost != differently  # made-up norms have the seed too
 
 
 def test_a_budget_for_nobody_refuses_all(estream: Run) -> None:

@@ -77,6 +77,7 @@ def test_curves_hold_what_planners_and_simulator_say_of_each_number_of_banks(con
         assert roofline <= maxplus + 1e-9
         assert simulated == simulate(contest.device, contest.workload, settings).seconds
     assert curves.fits == min(8, (GIB - other_bytes(contest.device, contest.workload)) // bank)
+    assert curves_of(replace(contest, budget_bytes=1), 8).fits == 0
 
 
 def test_options_reach_their_contestants(contest: Contest) -> None:

@@ -19,7 +19,7 @@ from estream_lab.simulate.rivals import (
 )
 from estream_lab.simulate.soc import Settings
 from estream_lab.simulate.workload import Workload
-from tests.simulate.devices import MODEL, device
+from tests.simulate.devices import MODEL, device, drawn_devices
 
 LARGE = 1 << 40
 
@@ -47,11 +47,7 @@ def contests(draw: st.DrawFn, everywhere: bool = False) -> Contest:
         "drawn", layers, experts, top_k, 1, 1, draw(st.integers(1, 300)), draw(st.integers(1, 20)),
         draw(st.integers(0, 4)), draw(st.integers(0, 20)), 0, draw(st.integers(0, 9)), draw(st.integers(0, 9)),
     )  # fmt: skip
-    one = draw(st.floats(0.3e9, 3e9))
-    made = device(
-        one, one * draw(st.floats(1, 2)), bank_synchronisation=draw(st.integers(0, 9)),
-        read_latency=draw(st.sampled_from([0, 0, 7])), group_overhead=draw(st.integers(0, 30)),
-    )  # fmt: skip
+    made = draw(drawn_devices())
     seed = draw(st.integers(0, 1 << 20))
     routes = {layer: _routes(seed + layer, tokens, experts, top_k, everywhere) for layer in range(layers)}
     budget = draw(st.integers(1, 10_000))

@@ -3,7 +3,7 @@
 import pytest
 
 from estream_lab.simulate import MODELS, load_device
-from estream_lab.simulate.rivals import Contest
+from estream_lab.simulate.rivals import Contest, Contexts, OnDemand
 from estream_lab.tuning.compare import compare
 from estream_lab.viz.explore import RivalExplorer
 from tests.viz.hand_made import same
@@ -40,6 +40,17 @@ def test_a_control_changes_its_contestant_alone(
     assert len(explorer.ran) == ran + 1
     assert f"{value:g}" in explorer.last.settings
     assert same(explorer)
+
+
+def test_values_are_in_the_units_that_they_say(explorer: RivalExplorer) -> None:
+    explorer.controls["setup_ms"].value = 0.5
+    assert Contexts(setup_seconds=0.0005) in explorer.ran
+
+
+def test_nobody_is_simulated_twice(explorer: RivalExplorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(OnDemand, "run")
+    explorer.controls["chunk"].value = 64
+    assert "chunks of 64 rows" in explorer.last.settings
 
 
 def test_the_budget_moves_the_line_and_the_plans(explorer: RivalExplorer) -> None:

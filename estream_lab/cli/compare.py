@@ -80,6 +80,9 @@ RIVAL_OPTIONS = (
     RivalOption("--cpu-slowdown", NpuMoe, "cpu_slowdown", {
         "type": float, "metavar": "TIMES", "help": "NPUMoE-like: of rows on the CPU (default 4.4, published)",
     }),
+    RivalOption("--in-turn", NpuMoe, "overlap", {
+        "action": "store_const", "const": False, "help": "NPUMoE-like: NPU and CPU never work at the same time",
+    }),
 )  # fmt: skip
 
 

@@ -96,6 +96,7 @@ def test_the_same_command_prints_the_same_bytes_and_another_seed_others(estream:
         (("--theta", "2.5"), "NPUMoE-like", "theta 2.5"),
         (("--dispatch", "0.0001"), "NPUMoE-like", "dispatch 100 µs"),
         (("--cpu-slowdown", "7"), "NPUMoE-like", "CPU rows 7 times"),
+        (("--in-turn",), "NPUMoE-like", "NPU and CPU in turn"),
     ],
 )
 def test_each_option_reaches_its_contestant(

@@ -30,7 +30,7 @@ class NpuMoe:
         quantile: p of each expert's load over the calibration requests; 0.9 is assumed.
         capacities: the tiers, rising; assumed, see `CAPACITIES`.
         group_size: experts of one graph; 8 is assumed, EStream's usual.
-        theta: a group is hot if its mean load comes to ``theta`` dispatches' time in rows; 1 is assumed.
+        theta: a group is hot if the rows of its mean load take as long as ``theta`` dispatches; 1 is assumed.
         dispatch_seconds: of one graph. By default what the device takes for a group, as for every contestant; on the
             Apple Neural Engine 80 to 110 µs were measured (documentation of ANEForge).
         cpu_slowdown: how much longer a row takes on the CPU; by default what the paper printed for 64 routes.

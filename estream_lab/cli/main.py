@@ -13,11 +13,24 @@ from functools import partial
 from typing import NoReturn, TextIO
 
 from estream_lab import __version__
-from estream_lab.cli import bench, doctor, notebooks, pack, prefill, routes, score, simulate
+from estream_lab.cli import (
+    bench,
+    compare,
+    configure,
+    doctor,
+    notebooks,
+    pack,
+    prefill,
+    profile,
+    routes,
+    score,
+    simulate,
+    sweep,
+)
 from estream_lab.cli.signals import Stops
 from estream_lab.errors import EStreamError
 
-COMMANDS = (pack, prefill, score, routes, simulate, bench, notebooks, doctor)
+COMMANDS = (pack, prefill, score, routes, profile, configure, sweep, simulate, compare, bench, notebooks, doctor)
 
 
 class _Misuse(Exception):

@@ -15,6 +15,9 @@ from estream_lab.experts.retention import KeepFirst
 from estream_lab.experts.schedule import POLICIES
 from estream_lab.kernels.profiles import DEFAULT_PROFILE, PROFILES
 from estream_lab.machine import memory_budget_bytes
+from estream_lab.models.spec import ModelSpec
+from estream_lab.streaming import Store
+from estream_lab.tuning.pipeline_file import Pipeline, read_pipeline
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _LARGEST_PROMPT = 64 << 20  # bytes; a device file has no end
@@ -103,9 +106,14 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     parser.add_argument(
         "--check-hazards", action="store_true", help="watch every read and execution, and give up at a hazard"
     )
-    parser.add_argument("--group-size", type=positive, metavar="G", help="experts a group (default 8)")
     parser.add_argument(
-        "--banks", type=positive, metavar="B", help="groups in the arena (default 3, at most a layer's groups)"
+        "--group-size", type=positive, metavar="G", help="experts a group (default: as configured, else 8)"
+    )
+    parser.add_argument(
+        "--banks",
+        type=positive,
+        metavar="B",
+        help="groups in the arena (default: as configured, else 3, at most a layer's groups)",
     )
     parser.add_argument("--queue-depth", type=positive, metavar="Q", help="outstanding reads (default 2)")
     parser.add_argument("--arena", type=size, metavar="SIZE", help="arena size instead of --banks")
@@ -125,8 +133,23 @@ def add_engine(parser: argparse.ArgumentParser, *, required: bool = True) -> Non
     parser.add_argument("--resident", action="store_true", help="hold all experts in memory (for comparison)")
 
 
+def configured(options: argparse.Namespace) -> Pipeline | None:
+    """What `estream configure` chose for the store on this computer; None where nothing, or where the options say how.
+
+    Raises:
+        EStreamError: not a store, or a file in the configuration's place that is something else.
+    """
+    said = (options.group_size, options.banks, options.queue_depth, options.arena, options.memory_budget)
+    plain = options.schedule == "early" and options.executor == "host" and not options.carry_over
+    if any(each is not None for each in said) or options.resident or options.keep_banks or not plain:
+        return None
+    return read_pipeline(Store(options.store))
+
+
 def open_engine(options: argparse.Namespace) -> PrefillEngine:
-    """The engine that the options describe."""
+    """The engine that the options describe, or the store's configuration where they leave that open."""
+    if (chosen := configured(options)) is not None:
+        options.group_size, options.banks, options.queue_depth = chosen.group_size, chosen.banks, chosen.queue_depth
     return PrefillEngine.open(
         options.store,
         progress=not options.json,
@@ -167,25 +190,38 @@ def prompt_tokens(options: argparse.Namespace, engine: PrefillEngine) -> NDArray
     else:
         if engine.tokenizer is None:
             raise EStreamError(f"{engine.store.path} has no tokenizer: give --tokens")
-        ids = engine.tokenizer.encode(_text(options)).astype(np.int64)
+        text = str(options.prompt) if options.prompt is not None else read_text(options.prompt_file)
+        ids = engine.tokenizer.encode(text).astype(np.int64)
     return ids[: options.max_tokens]  # type: ignore[return-value]
 
 
-def _text(options: argparse.Namespace) -> str:
-    if options.prompt is not None:
-        return str(options.prompt)
+def made_up_tokens(count: int, spec: ModelSpec, option: str) -> NDArray[np.int32]:
+    """As many token ids as ``option`` asks for where there is no prompt: (T,).
+
+    Raises:
+        EStreamError: more than the model's context.
+    """
+    if count > spec.context:
+        raise EStreamError(f"{option} {count} is more than the model's context of {spec.context}")
+    return ((7 * np.arange(count) + 3) % spec.vocab).astype(np.int32)
+
+
+def read_text(path: Path) -> str:
+    """The text of --prompt-file.
+
+    Raises:
+        EStreamError: a file that can't be read, is no text, or has no end.
+    """
     try:
-        with open(options.prompt_file, "rb") as file:
+        with open(path, "rb") as file:
             content = file.read(_LARGEST_PROMPT + 1)
         if len(content) > _LARGEST_PROMPT:
-            raise EStreamError(
-                f"{options.prompt_file} is larger than {_LARGEST_PROMPT >> 20} MiB: give a shorter prompt"
-            )
+            raise EStreamError(f"{path} is larger than {_LARGEST_PROMPT >> 20} MiB: give a shorter prompt")
         return content.decode("utf-8")
     except OSError as error:
-        raise EStreamError(f"can't read {options.prompt_file}: {error.strerror}") from error
+        raise EStreamError(f"can't read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise EStreamError(f"{options.prompt_file} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise EStreamError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
 def kept_files(options: argparse.Namespace, *paths: Path | None) -> str:

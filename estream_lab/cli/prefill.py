@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from estream_lab.cli.options import add_engine, add_prompt, kept_files, open_engine, prompt_tokens
+from estream_lab.cli.options import add_engine, add_prompt, configured, kept_files, open_engine, prompt_tokens
 from estream_lab.cli.results import check_results
 from estream_lab.engine import PrefillResult
 from estream_lab.errors import EStreamError
@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
     if options.report is not None:
         # plotly takes a second to import, and memory: before the engine opens, a memory budget counts it
         from estream_lab.viz.report import write_report
+    pipeline = configured(options)
     with open_engine(options) as engine:
         result = engine.prefill(prompt_tokens(options, engine), progress=not options.json)
         steps, sizes = result.steps, (engine.spec.hidden, engine.spec.ffn)
@@ -54,8 +55,12 @@ def run(options: argparse.Namespace) -> int:
             (write_chrome if path.suffix == ".json" else write_perfetto)(trace, path)
     if options.report is not None:
         write_report(result, options.report)
-    print(json.dumps(result.to_json()) if options.json else summary(result))
-    if not options.json:
+    if options.json:
+        print(json.dumps(result.to_json() | {"pipeline": str(pipeline.path) if pipeline else None}))
+    else:
+        print(summary(result))
+        if pipeline:
+            print(f"configured      for a budget of {pipeline.budget_bytes} bytes by {pipeline.path}")
         for path in (options.trace, options.steps, options.report):
             if path is not None:
                 print(f"written         {path}")

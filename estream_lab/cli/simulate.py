@@ -5,35 +5,20 @@ import json
 from pathlib import Path
 
 from estream_lab.cli.options import kept_files, positive
+from estream_lab.cli.requests import FAMILY, add_request, profile_file, routes_asked
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.experts.schedule import POLICIES
-from estream_lab.routing import read_routes
 from estream_lab.simulate import MODELS, ModelShape, Settings, Simulation, Workload, load_device, simulate
 from estream_lab.streaming import Store
 from estream_lab.trace import write_chrome, write_perfetto
-
-TOKENS = 1024
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
     """Declare the command."""
     parser = commands.add_parser("simulate", help="simulate a request on a device, from its profile")
     parser.add_argument("store", type=Path, metavar="STORE", nargs="?", help="a NAME.estream folder: its model")
-    parser.add_argument("--family", choices=list(MODELS), help="a public model instead of a store's (default: olmoe)")
-    parser.add_argument(
-        "--device", default="phone", metavar="NAME", help="a profile in data/devices, or a .json file (default: phone)"
-    )
-    parser.add_argument(
-        "--tokens", type=positive, metavar="N", help=f"prompt length, with synthetic routes (default {TOKENS})"
-    )
-    parser.add_argument(
-        "--alpha", type=float, help="skew of synthetic routes: smaller is steeper (default: the model's)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of synthetic routes (default 0)")
-    parser.add_argument(
-        "--routes", type=Path, metavar="FILE", help="take the routes of a file, .csv or .jsonl, instead"
-    )
+    add_request(parser)
     parser.add_argument(
         "--schedule", choices=list(POLICIES), default="early", help="when groups are read (default: early)"
     )
@@ -53,10 +38,8 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    profile = Path(options.device) if options.device.endswith(".json") else None
-    check_results(
-        {"--trace": options.trace}, {"the store": options.store, "--routes": options.routes, "--device": profile}
-    )
+    read = {"the store": options.store, "--routes": options.routes, "--device": profile_file(options)}
+    check_results({"--trace": options.trace}, read)
     device, asked = load_device(options.device), _workload(options)
     size = options.group_size or min(8, asked.model.experts)
     banks = options.banks or min(3, asked.rows(size).shape[1])
@@ -99,14 +82,9 @@ def _workload(options: argparse.Namespace) -> Workload:
     """The model that the options name, and its routes."""
     if options.store is not None and options.family is not None:
         raise EStreamError("give a store or --family, not both: each names a model")
-    if options.routes is not None and (options.tokens is not None or options.alpha is not None):
-        raise EStreamError("--tokens and --alpha are of synthetic routes: leave them out, or --routes")
     store = None if options.store is None else Store(options.store)
-    model = MODELS[options.family or "olmoe"]
+    model = MODELS[options.family or FAMILY]
     if store is not None:
         model = ModelShape.of_spec(store.spec, store.path.name, store.stride)
-    if options.routes is not None:
-        asked = Workload.of_routes(model, read_routes(options.routes), str(options.routes))
-    else:
-        asked = Workload.synthetic(model, options.tokens or TOKENS, alpha=options.alpha, seed=options.seed)
+    asked = Workload.of_routes(model, *routes_asked(options, model))
     return asked if store is None else asked.in_order([layer.order for layer in store.layers])

@@ -121,6 +121,12 @@ class Device:
         marks = {*(number.mark for number in self.read_bandwidths), *(self.numbers[name].mark for name in _REQUEST)}
         return "fitted" if "fitted" in marks else max(marks, key=list(MARKS).index)
 
+    @property
+    def assumed(self) -> list[str]:
+        """The numbers that request times come from and that are assumed, each as name, value and unit."""
+        numbers = {name: self.numbers[name] for name in _REQUEST}
+        return [f"{name} {one.value:g} {one.unit}" for name, one in numbers.items() if one.mark == "assumed"]
+
     def covers(self, model: str, tokens: int, group_size: int) -> bool:
         """Whether such a request is what the profile was fitted to, or nothing was fitted."""
         return self.fitted_to in (None, FittedTo(model, tokens, group_size))

@@ -87,10 +87,8 @@ class Simulation:
 
     @property
     def other_bytes(self) -> int:
-        """M_other: dense weights, keys and values, and what the runtime takes (as the profile has it)."""
-        model = self.workload.model
-        dense = model.non_expert_weights * self.device["dense_weight"]
-        return round(dense + model.kv_bytes * self.workload.tokens + self.device["runtime_memory"])
+        """M_other, see `other_bytes`."""
+        return other_bytes(self.device, self.workload)
 
     @property
     def peak_bytes(self) -> int:
@@ -152,6 +150,13 @@ def provenance(device: Device, workload: Workload, group_size: int) -> dict[str,
         "routes": workload.origin,
         "group_size": group_size,
     }
+
+
+def other_bytes(device: Device, workload: Workload) -> int:
+    """M_other: dense weights, keys and values, and what the runtime takes (as the profile has it)."""
+    model = workload.model
+    dense = model.non_expert_weights * device["dense_weight"]
+    return round(dense + model.kv_bytes * workload.tokens + device["runtime_memory"])
 
 
 def service_times_of(device: Device, workload: Workload, group_size: int, banks: int) -> ServiceTimes:

@@ -42,20 +42,14 @@ class Workload:
 
     @classmethod
     def synthetic(cls, model: ModelShape, tokens: int, *, alpha: float | None = None, seed: int = 0) -> "Workload":
-        """Routes drawn at random, layer l with seed + l; ``alpha`` is the model's by default.
+        """The loads of `drawn_routes`.
 
         Raises:
-            EStreamError: no token, an alpha that isn't above 0, or a seed below 0.
+            EStreamError: as `drawn_routes`, or no token.
         """
-        skew = model.alpha if alpha is None else alpha
-        if not (skew > 0 and np.isfinite(skew)) or seed < 0:
-            raise EStreamError(f"synthetic routes need an alpha above 0 and a seed of 0 or more, not {skew} and {seed}")
-        drawn = (
-            synthetic_routes(tokens, model.experts, model.top_k, alpha=skew, seed=seed + layer)
-            for layer in range(model.layers)
-        )
-        loads = np.stack([routes.counts(model.experts) for routes in drawn])
-        return cls(model, tokens, loads, f"synthetic (alpha {skew:g}, seed {seed})")
+        routes, origin = drawn_routes(model, tokens, alpha=alpha, seed=seed)
+        loads = np.stack([of_layer.counts(model.experts) for of_layer in routes.values()])
+        return cls(model, tokens, loads, origin)
 
     @classmethod
     def of_routes(cls, model: ModelShape, routes: Mapping[int, Routes], origin: str) -> "Workload":
@@ -87,3 +81,24 @@ class Workload:
             )
         starts = np.arange(0, self.model.experts, group_size)
         return np.asarray(np.add.reduceat(self.loads, starts, axis=1), np.int64)
+
+
+def drawn_routes(
+    model: ModelShape, tokens: int, *, alpha: float | None = None, seed: int = 0
+) -> tuple[dict[int, Routes], str]:
+    """Routes drawn at random, by layer, layer l with seed + l, and what they are, in words.
+
+    Args:
+        alpha: their skew; the model's by default.
+
+    Raises:
+        EStreamError: an alpha that isn't above 0, or a seed below 0.
+    """
+    skew = model.alpha if alpha is None else alpha
+    if not (skew > 0 and np.isfinite(skew)) or seed < 0:
+        raise EStreamError(f"synthetic routes need an alpha above 0 and a seed of 0 or more, not {skew} and {seed}")
+    routes = {
+        layer: synthetic_routes(tokens, model.experts, model.top_k, alpha=skew, seed=seed + layer)
+        for layer in range(model.layers)
+    }
+    return routes, f"synthetic (alpha {skew:g}, seed {seed})"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -131,11 +131,22 @@ def best(candidates: Sequence[Candidate], queue_depth: int, schedule: str = "ear
     Raises:
         EStreamError: as `pipe_times`, or nothing to choose from.
     """
+    return fastest(candidates, queue_depth, lambda grid, banks: pipe_times(grid, banks, queue_depth, schedule))
+
+
+def fastest(
+    candidates: Sequence[Candidate], queue_depth: int, times_of: Callable[[LayerGrid, int], NDArray[np.float64]]
+) -> Choice:
+    """As `best`, by other predictions: ``times_of(grid, banks)`` gives the ns with 1, 2, … ``banks`` banks.
+
+    Raises:
+        EStreamError: nothing to choose from.
+    """
     if not candidates:
         raise EStreamError("there is no group size to choose from: give one whose bank fits the budget")
     choices: list[Choice] = []
     for candidate in candidates:
-        times = pipe_times(candidate.grid, candidate.banks, queue_depth, schedule)
+        times = times_of(candidate.grid, candidate.banks)
         banks = int(times.argmin()) + 1  # the first of equals: the fewest banks
         arena_bytes = banks * candidate.bank_bytes
         depth = min(queue_depth, banks)
@@ -154,26 +165,33 @@ def _sum_layers(
     on_demand: bool,
     times: NDArray[np.float64],
 ) -> None:
-    """Add to times[b - 1] what every layer takes with b banks. ``waits``: no read starts before T^ne."""
+    """Add to times[b - 1] what every layer takes with b banks. ``waits``: no read starts before T^ne.
+
+    All numbers of banks advance group by group: each is a chain of additions that wait for each other, and so a
+    processor has several of them under way.
+    """
     most = 0
     for layer in range(len(non_expert)):
         most = max(most, offsets[layer + 1] - offsets[layer])
-    before = len(times)  # as far back as an index goes; q <= b
-    read_end = np.zeros(before + most)  # d_k at before + k; what lies before group 0 stays 0
-    run_end = np.zeros(before + most)  # f_k likewise
-    for b in range(1, len(times) + 1):
-        q = min(queue_depth, b)
-        for layer in range(len(non_expert)):
-            first = offsets[layer]
-            ready = non_expert[layer]
-            earliest = ready if waits else 0.0
-            ended = ready  # with K = 0; else of no effect, as s_k >= T^ne anyway
-            for k in range(offsets[layer + 1] - first):
+    banks = len(times)  # as far back as an index goes; q <= b
+    read_end = np.zeros((banks + most, banks))  # d_k of b banks at [banks + k, b - 1]; what lies before group 0 stays 0
+    run_end = np.zeros((banks + most, banks))  # f_k likewise
+    ended = np.empty(banks)
+    for layer in range(len(non_expert)):
+        first = offsets[layer]
+        ready = non_expert[layer]
+        earliest = ready if waits else 0.0
+        ended[:] = ready  # with K = 0; else of no effect, as s_k >= T^ne anyway
+        for k in range(offsets[layer + 1] - first):
+            for b in range(1, banks + 1):
+                q = min(queue_depth, b)
                 if on_demand:
-                    start = max(ready, run_end[before + k - 1])
+                    start = max(ready, run_end[banks + k - 1, b - 1])
                 else:
-                    start = max(earliest, max(read_end[before + k - q], run_end[before + k - b]))
-                read_end[before + k] = start + reads[q - 1, first + k]
-                ended = max(read_end[before + k], ended) + runs[first + k]
-                run_end[before + k] = ended
-            times[b - 1] += ended
+                    start = max(earliest, max(read_end[banks + k - q, b - 1], run_end[banks + k - b, b - 1]))
+                read = start + reads[q - 1, first + k]
+                read_end[banks + k, b - 1] = read
+                ended[b - 1] = max(read, ended[b - 1]) + runs[first + k]
+                run_end[banks + k, b - 1] = ended[b - 1]
+        for b in range(banks):
+            times[b] += ended[b]

@@ -1,6 +1,5 @@
 """The command as a user meets it: figures, JSON, one sentence for every error, and a status."""
 
-import argparse
 import errno
 import io
 import json
@@ -251,11 +250,10 @@ def test_memory_that_runs_out_is_one_sentence(estream: Run, store: str, monkeypa
     assert "not enough memory" in json.loads(out)["error"]
 
 
-def test_a_prompt_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "_LARGEST_PROMPT", 1 << 20)
-    given = argparse.Namespace(prompt=None, prompt_file=Path("/dev/zero"))
     with pytest.raises(EStreamError, match="/dev/zero is larger than 1 MiB"):
-        options._text(given)
+        options.read_text(Path("/dev/zero"))
 
 
 @pytest.mark.parametrize("arguments", [["routes", "--synthetic", "8", "--json"], ["routes", "--json"]])

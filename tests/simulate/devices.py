@@ -1,6 +1,7 @@
 """A made-up device and model with round numbers, on which times can be worked out by hand."""
 
 import numpy as np
+from hypothesis import strategies as st
 
 from estream_lab.simulate.device import UNITS, Device, Number
 from estream_lab.simulate.models import ModelShape
@@ -33,3 +34,13 @@ def workload(*loads: list[int], tokens: int = 4, model: ModelShape = MODEL) -> W
     """Given loads, one list a layer; the same in both layers where there is one."""
     rows = list(loads) if len(loads) > 1 else [*loads] * model.layers
     return Workload(model, tokens, np.array(rows, np.int64), "made up")
+
+
+@st.composite
+def drawn_devices(draw: st.DrawFn) -> Device:
+    """With up to twice the bandwidth for several reads, and what costs nothing on the others."""
+    one = draw(st.floats(0.3e9, 3e9))
+    return device(
+        one, one * draw(st.floats(1, 2)), bank_synchronisation=draw(st.integers(0, 9)),
+        read_latency=draw(st.sampled_from([0, 0, 7])), group_overhead=draw(st.integers(0, 30)),
+    )  # fmt: skip

@@ -18,7 +18,7 @@ from estream_lab.simulate.soc import Settings, Simulation, service_times_of, sim
 from estream_lab.simulate.workload import Workload
 from estream_lab.trace import Span
 
-from .devices import device, workload
+from .devices import device, drawn_devices, workload
 
 Case = tuple[Device, Workload, Settings]
 
@@ -32,11 +32,7 @@ def cases(draw: st.DrawFn, schedules: tuple[str, ...] = tuple(POLICIES), carry: 
         "drawn", layers, experts, 1, 1, 1, draw(st.integers(1, 300)), draw(st.integers(1, 20)), draw(st.integers(0, 4)),
         draw(st.integers(0, 20)), 0, 0, 0,
     )  # fmt: skip
-    one = draw(st.floats(0.3e9, 3e9))
-    made = device(
-        one, one * draw(st.floats(1, 2)), bank_synchronisation=draw(st.integers(0, 9)),
-        read_latency=draw(st.sampled_from([0, 0, 7])), group_overhead=draw(st.integers(0, 30)),
-    )  # fmt: skip
+    made = draw(drawn_devices())
     loads = [draw(st.lists(st.integers(0, 9), min_size=experts, max_size=experts)) for _ in range(layers)]
     schedule = draw(st.sampled_from(schedules))
     carried = carry and schedule == "early" and draw(st.booleans())

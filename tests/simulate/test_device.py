@@ -33,6 +33,7 @@ def test_the_phone_says_that_it_is_fitted_and_what_for() -> None:
     assert {number.mark for number in phone.numbers.values()} == {"fitted", "inferred", "assumed"}
     sentences = [number.source for number in (*phone.read_bandwidths, *phone.numbers.values())]
     assert all(len(sentence.split()) > 4 for sentence in sentences)
+    assert phone.assumed == ["read_latency 0 ns", "group_overhead 0 ns"]
 
 
 def test_values_by_name_storage_and_the_least_sure_mark() -> None:

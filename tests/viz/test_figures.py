@@ -15,6 +15,7 @@ from . import test_attribution_figures as attribution
 from . import test_bubble_figures as pipeline
 from . import test_compaction_figures as bound
 from . import test_protocol_figures as protocol
+from . import test_rival_figures as rivals
 from . import test_routing_figures as routing
 from . import test_tile_figures as tiles
 from .hand_made import PLACEMENT, PROVENANCE, ROUTES, binding, trace
@@ -65,6 +66,7 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {
     **pipeline.DRAWN,
     **bound.DRAWN,
     **protocol.DRAWN,
+    **rivals.DRAWN,
     **routing.DRAWN,
     **tiles.DRAWN,
 }

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from estream_lab.cli.bench.comparison import compare
 from estream_lab.cli.bench.workplace import synthetic_store, workplace
-from estream_lab.cli.options import add_prompt, positive, prompt_tokens
+from estream_lab.cli.options import add_prompt, made_up_tokens, positive, prompt_tokens
 from estream_lab.cli.results import check_results
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
@@ -112,9 +112,7 @@ def _tokens(options: argparse.Namespace, engine: PrefillEngine) -> NDArray[np.in
     """The prompt, or as many made-up tokens as are asked for: (T,)."""
     if options.prompt is not None or options.prompt_file is not None or options.tokens is not None:
         return prompt_tokens(options, engine)
-    if options.length > engine.spec.context:
-        raise EStreamError(f"--length {options.length} is more than the model's context of {engine.spec.context}")
-    return ((7 * np.arange(options.length) + 3) % engine.spec.vocab).astype(np.int32)
+    return made_up_tokens(options.length, engine.spec, "--length")
 
 
 COLUMNS = (

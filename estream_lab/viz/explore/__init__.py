@@ -7,6 +7,7 @@ from estream_lab.viz.explore.accumulator import AccumulatorExplorer
 from estream_lab.viz.explore.base import Explorer, Picture
 from estream_lab.viz.explore.compaction import CompactionExplorer
 from estream_lab.viz.explore.pipeline import Choice, PipelineExplorer, explore
+from estream_lab.viz.explore.rivals import RivalExplorer
 from estream_lab.viz.explore.routing import RoutingExplorer
 from estream_lab.viz.explore.tiling import TilingExplorer
 
@@ -17,6 +18,7 @@ __all__ = [
     "Explorer",
     "Picture",
     "PipelineExplorer",
+    "RivalExplorer",
     "RoutingExplorer",
     "TilingExplorer",
     "explore",

@@ -17,7 +17,7 @@ of milliseconds to build.) An `EStreamError` of it is shown in place of the text
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,3 +107,9 @@ def named(control: Any, name: str) -> Any:
     control.description = name
     control.layout = NARROW
     return control
+
+
+def stepped(name: str, steps: Sequence[Any], value: Any) -> widgets.SelectionSlider:
+    """A slider over these numbers and ``value``, which it starts at."""
+    options = sorted({*steps, value})
+    return named(widgets.SelectionSlider(options=[(f"{step:g}", step) for step in options], value=value), name)

@@ -1,7 +1,6 @@
 """The routing explorer: synthetic routes of any skew, and what fixed shapes would cost on them."""
 
 from functools import lru_cache
-from typing import Any
 
 import ipywidgets as widgets
 import numpy as np
@@ -11,7 +10,7 @@ from estream_lab.routing import skew, synthetic_routes
 from estream_lab.routing.padding import row_costs
 from estream_lab.routing.skew import Skew
 from estream_lab.trace import Provenance
-from estream_lab.viz.explore.base import Explorer, Picture, named
+from estream_lab.viz.explore.base import Explorer, Picture, named, stepped
 from estream_lab.viz.figures.padding import capacity_drawing
 
 ALPHAS = (0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 15.0, 30.0, 100.0)
@@ -35,11 +34,11 @@ class RoutingExplorer(Explorer):
         self.provenance: Provenance = {"kind": "synthetic", "note": "Dirichlet popularity, Gumbel top-k", "seed": seed}
         super().__init__(
             {
-                "alpha": _steps("skew α", ALPHAS, alpha),
-                "tokens": _steps("tokens T", TOKENS, tokens),
-                "experts": _steps("experts E", EXPERTS, experts),
+                "alpha": stepped("skew α", ALPHAS, alpha),
+                "tokens": stepped("tokens T", TOKENS, tokens),
+                "experts": stepped("experts E", EXPERTS, experts),
                 "top_k": named(widgets.IntSlider(top_k, 1, 16), "choices k"),
-                "factor": _steps("capacity ×", FACTORS, factor),
+                "factor": stepped("capacity ×", FACTORS, factor),
             }
         )
 
@@ -70,8 +69,3 @@ def layer(alpha: float, tokens: int, experts: int, top_k: int, seed: int) -> tup
 def len_text(tokens: int, top_k: int) -> str:
     """T · k as an equation."""
     return f"{tokens} · {top_k} = {tokens * top_k}"
-
-
-def _steps(name: str, steps: tuple[Any, ...], value: Any) -> widgets.SelectionSlider:
-    options = sorted({*steps, value})
-    return named(widgets.SelectionSlider(options=[(f"{step:g}", step) for step in options], value=value), name)

@@ -7,6 +7,7 @@ from estream_lab.viz.figures.accumulator import accumulator_group, accumulator_t
 from estream_lab.viz.figures.attribution import attribution_rows, outlier_curves
 from estream_lab.viz.figures.bound_route import bound_route
 from estream_lab.viz.figures.bubbles import bubble_bars, bubble_timeline
+from estream_lab.viz.figures.capacity_tiers import tier_curves
 from estream_lab.viz.figures.compaction import compaction
 from estream_lab.viz.figures.decoded import decode_outcomes, decode_table
 from estream_lab.viz.figures.distance import distances
@@ -16,9 +17,11 @@ from estream_lab.viz.figures.memory import memory_bars, run_memory
 from estream_lab.viz.figures.next_tokens import next_tokens
 from estream_lab.viz.figures.padding import capacity_panels, padding_bars
 from estream_lab.viz.figures.placement import placement_map
+from estream_lab.viz.figures.plans import plan_curves
 from estream_lab.viz.figures.protocol import attempts_table, explored_table, rules_table
 from estream_lab.viz.figures.reads import read_bars
 from estream_lab.viz.figures.records import records_table
+from estream_lab.viz.figures.rivals import rival_marks
 from estream_lab.viz.figures.router import router_scores, weight_sums
 from estream_lab.viz.figures.routes import load_curves, route_load, routes_heatmap
 from estream_lab.viz.figures.skew import skew_bars
@@ -54,8 +57,10 @@ __all__ = [
     "packed_layout",
     "padding_bars",
     "placement_map",
+    "plan_curves",
     "read_bars",
     "records_table",
+    "rival_marks",
     "route_load",
     "router_scores",
     "routes_heatmap",
@@ -65,6 +70,7 @@ __all__ = [
     "slot_states",
     "step_diagram",
     "step_timeline",
+    "tier_curves",
     "tile_layout",
     "tile_plan",
     "timeline",

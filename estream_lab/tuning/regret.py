@@ -1,0 +1,126 @@
+"""Regret: by how much a chosen configuration is slower than the best that a budget has, all of them measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from estream_lab.errors import EStreamError
+from estream_lab.tuning.configure import select
+from estream_lab.tuning.grids import Configuration
+from estream_lab.tuning.profile import Profile
+from estream_lab.tuning.samples_file import SweepSample
+from estream_lab.tuning.sweep import medians
+
+FEWEST = 5  # configurations that the low budget leaves to choose from
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget and what of a sweep fits it.
+
+    Attributes:
+        name: low, medium or high. bytes: M_max. feasible: the configurations with M_other + B · G · W_e within it.
+    """
+
+    name: str
+    bytes: int
+    feasible: tuple[Configuration, ...]
+
+
+@dataclass(frozen=True)
+class Regret:
+    """One choice held against a sweep.
+
+    Attributes:
+        budget: its name. budget_bytes: M_max. feasible: how many configurations fit.
+        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured. regret: their ratio - 1.
+        peak_rss_bytes: the most that the chosen one was seen to take.
+    """
+
+    budget: str
+    budget_bytes: int
+    feasible: int
+    chosen: Configuration
+    fastest: Configuration
+    chosen_seconds: float
+    fastest_seconds: float
+    regret: float
+    peak_rss_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain types."""
+        plain = asdict(self)
+        for name in ("chosen", "fastest"):
+            plain[name] = getattr(self, name)._asdict()
+        return plain
+
+
+def budgets(configurations: Sequence[Configuration], slot_bytes: int, other_bytes: int) -> tuple[Budget, ...]:
+    """The low, the medium and the high budget, from bytes alone, before anything is measured.
+
+    The smallest that leaves five configurations (or all, where there are fewer), the smallest that leaves all, and the
+    one half way between, rounded down.
+
+    Raises:
+        EStreamError: no configurations.
+    """
+    if not configurations:
+        raise EStreamError("a grid without configurations has no budgets: give one")
+    needs = {each: other_bytes + each.banks * each.group_size * slot_bytes for each in configurations}
+    sizes = sorted(needs.values())
+    low, high = sizes[min(FEWEST, len(sizes)) - 1], sizes[-1]
+    return tuple(
+        Budget(name, size, tuple(each for each in configurations if needs[each] <= size))
+        for name, size in (("low", low), ("medium", (low + high) // 2), ("high", high))
+    )
+
+
+def regrets(profile: Profile, samples: Sequence[SweepSample]) -> tuple[Regret, ...]:
+    """What `configure.select` chooses at the three budgets, held against a sweep.
+
+    Raises:
+        EStreamError: a choice that the sweep didn't measure.
+    """
+    seconds = medians(samples)
+    found = []
+    for budget in budgets(tuple(seconds), profile.slot_bytes, profile.other_bytes):
+        weighed = select(profile, budget.bytes).chosen
+        chosen = Configuration(weighed.queue_depth, weighed.banks, weighed.group_size)
+        if chosen not in budget.feasible:
+            raise EStreamError(
+                f"the sweep didn't measure Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size}, which was chosen: "
+                "sweep the profile's group sizes and queue depths"
+            )
+        fastest = _fastest(seconds, budget.feasible)
+        peak = max(sample.peak_rss_bytes for sample in samples if sample.configuration == chosen)
+        found.append(
+            Regret(
+                budget.name, budget.bytes, len(budget.feasible), chosen, fastest, seconds[chosen], seconds[fastest],
+                seconds[chosen] / seconds[fastest] - 1, peak,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, float] | None:
+    """The regret that a sweep has against another like it, by budget: even and odd rounds choose for each other.
+
+    The larger of the two; None for a single round.
+    """
+    halves = [medians([each for each in samples if each.round % 2 == parity]) for parity in (0, 1)]
+    both = tuple(each for each in halves[0] if each in halves[1])
+    if not both:
+        return None
+    floors = {}
+    for budget in budgets(both, profile.slot_bytes, profile.other_bytes):
+        picks = [_fastest(half, budget.feasible) for half in halves]
+        best = [half[pick] for half, pick in zip(halves, picks, strict=True)]
+        floors[budget.name] = max(halves[1][picks[0]] / best[1], halves[0][picks[1]] / best[0]) - 1
+    return floors
+
+
+def _fastest(seconds: Mapping[Configuration, float], feasible: Sequence[Configuration]) -> Configuration:
+    """Equally fast ones: of fewer banks, then smaller arena, then smaller group, as everywhere."""
+    return min(feasible, key=lambda c: (seconds[c], c.banks, c.banks * c.group_size, c.group_size))

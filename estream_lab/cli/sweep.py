@@ -105,8 +105,8 @@ def table(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         lines.append(
             f"G={row['group_size']:<3d} Q={row['queue_depth']:<2d} B={row['banks']:<3d} {row['seconds_median']:9.4f} s "
-            f"({row['seconds_least']:.4f} to {row['seconds_most']:.4f})  storage idle {100 * row['storage_idle']:5.1f} %"
-            f"  arena {row['arena_bytes'] / 2**20:8.1f} MiB"
+            f"({row['seconds_least']:.4f} to {row['seconds_most']:.4f})  storage idle "
+            f"{100 * row['storage_idle']:5.1f} %  arena {row['arena_bytes'] / 2**20:8.1f} MiB"
         )
     for each in found.get("regrets", ()):
         chosen, fastest = (f"G={c['group_size']} Q={c['queue_depth']} B={c['banks']}"

@@ -90,8 +90,8 @@ def regrets(profile: Profile, samples: Sequence[SweepSample]) -> tuple[Regret, .
         chosen = Configuration(weighed.queue_depth, weighed.banks, weighed.group_size)
         if chosen not in budget.feasible:
             raise EStreamError(
-                f"the sweep didn't measure Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size}, which was chosen: "
-                "sweep the profile's group sizes and queue depths"
+                f"Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size} was chosen and not measured: sweep the "
+                "group sizes and queue depths of the profile"
             )
         fastest = _fastest(seconds, budget.feasible)
         peak = max(sample.peak_rss_bytes for sample in samples if sample.configuration == chosen)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from estream_lab.cli.measuring import unprompted
@@ -9,6 +10,7 @@ from estream_lab.cli.options import budget, kept_files
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate
 from estream_lab.tuning.configure import Selection, Weighed, select
+from estream_lab.tuning.flow_shop import Distances, distances
 from estream_lab.tuning.pipeline_file import read_pipeline, write_pipeline
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.profile_file import check_profile, load_profile
@@ -43,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
     selection = select(profile, options.memory_budget)
     path = write_pipeline(store, selection, profile)
     if options.json:
-        print(json.dumps(selection.to_json() | {"profile": origin, "pipeline": str(path)}))
+        more = {"profile": origin, "pipeline": str(path), "flow_shop": asdict(_distances(selection, profile))}
+        print(json.dumps(selection.to_json() | more))
     else:
         print(explanation(selection, profile, origin))
         print(f"written         {path}")
@@ -80,6 +83,7 @@ def explanation(selection: Selection, profile: Profile, origin: str) -> str:
         f"{chosen.predicted_seconds:.4f} s predicted, arena {chosen.arena_bytes} bytes, "
         f"{chosen.memory_bytes / MIB:.1f} MiB in all, selected in {1e3 * selection.selection_seconds:.3f} ms",
         f"margin          {_margin(selection)}",
+        f"from optimal    {_from_optimal(_distances(selection, profile))}",
     ]
     return "\n".join([*lines, *map(_line, selection.candidates)])
 
@@ -93,6 +97,22 @@ def _margin(selection: Selection) -> str:
         return f"{text}; one request of each can't tell noise: profile with more --rounds"
     verdict = "more than" if margin > noise else "within"
     return f"{text}, {verdict} the noise of {1e3 * noise:.3f} ms"
+
+
+def _distances(selection: Selection, profile: Profile) -> Distances:
+    """Of the choice."""
+    chosen = selection.chosen
+    return distances(profile.grid(chosen.group_size), chosen.banks, chosen.queue_depth)
+
+
+def _from_optimal(found: Distances) -> str:
+    """The layers alone, without what lies outside of them."""
+    offline = found.by_order_ns["offline"]
+    orders = ", ".join(f"{name} {100 * (time / offline - 1):+.1f} %" for name, time in found.by_order_ns.items())
+    return (
+        f"layers {offline / 1e9:.4f} s, at best {found.bound_ns / 1e9:.4f} s in any order with any banks "
+        f"({100 * (offline / found.bound_ns - 1):.1f} % above); orders: {orders}"
+    )
 
 
 def _line(each: Weighed) -> str:

@@ -49,6 +49,10 @@ def test_the_choice_is_told_and_kept_in_the_store(
     assert found["budget_bytes"] == measured.other_bytes + 8 * store.stride
     assert found["arena_bytes"] == found["banks"] * found["group_size"] * store.stride <= 8 * store.stride
     assert [each["bank_limit"] for each in found["candidates"]] == [2, 1]
+    shop = found["flow_shop"]
+    outside = measured.outside_ns() / 1e9
+    assert shop["by_order_ns"]["offline"] / 1e9 + outside == pytest.approx(found["predicted_seconds"])
+    assert 0 < shop["work_ns"] <= shop["bound_ns"] <= min(shop["by_order_ns"].values())
     kept = read_pipeline(store)
     assert kept is not None and str(kept.path) == found["pipeline"] and kept.profile() == measured
     assert (kept.group_size, kept.queue_depth, kept.banks) == (
@@ -63,6 +67,7 @@ def test_people_are_told_why(store: Store, measured: Profile, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "p.json: 20 tokens (numbers), measured on" in out and "s predicted, arena" in out and "selected in" in out
     assert f"no bank fits: the least that works is {measured.other_bytes + 8 * store.stride} bytes" in out
+    assert "in any order with any banks" in out and "descending work" in out
     assert "B_max 1, best B=1 Q=1" in out and "no other group size fits" in out
     assert f"written         {pipeline_path(store)}" in out
     assert main(command(store, measured, 9, "--profile", "p.json")) == 0

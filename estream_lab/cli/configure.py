@@ -9,7 +9,7 @@ from estream_lab.cli.measuring import unprompted
 from estream_lab.cli.options import budget, kept_files
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate
-from estream_lab.tuning.configure import Selection, Weighed, select
+from estream_lab.tuning.configure import MODELS, Selection, Weighed, select
 from estream_lab.tuning.flow_shop import Distances, distances
 from estream_lab.tuning.pipeline_file import read_pipeline, write_pipeline
 from estream_lab.tuning.profile import Profile
@@ -35,6 +35,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         metavar="FILE",
         help="made by estream profile (default: that of the store's last configuration here, else measured now)",
     )
+    parser.add_argument(
+        "--model",
+        choices=list(MODELS),
+        default="literal",
+        help="the paper's recurrence, or reads that share the storage with as many as are under way (default: literal)",
+    )
     return parser
 
 
@@ -42,10 +48,15 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     store = Store(options.store)
     profile, origin = _profile(options, store)
-    selection = select(profile, options.memory_budget)
+    selection = select(profile, options.memory_budget, options.model)
     path = write_pipeline(store, selection, profile)
     if options.json:
-        more = {"profile": origin, "pipeline": str(path), "flow_shop": asdict(_distances(selection, profile))}
+        more = {
+            "model": options.model,
+            "profile": origin,
+            "pipeline": str(path),
+            "flow_shop": asdict(_distances(selection, profile)),
+        }
         print(json.dumps(selection.to_json() | more))
     else:
         print(explanation(selection, profile, origin))

@@ -12,10 +12,12 @@ import numpy as np
 
 from estream_lab.engine.memory import most_banks
 from estream_lab.errors import EStreamError
-from estream_lab.tuning.maxplus import Candidate, best, pipe_times
+from estream_lab.tuning.maxplus import Candidate, Times, best, pipe_times
 from estream_lab.tuning.profile import Profile
+from estream_lab.tuning.refined import shared_times
 
 PEAK_SHARE = 0.95
+MODELS: dict[str, Times] = {"literal": pipe_times, "shared": shared_times}
 
 Binds = Literal["memory", "groups", "service times"]
 
@@ -121,7 +123,7 @@ def candidates(profile: Profile) -> tuple[Candidate, ...]:
     )
 
 
-def select(profile: Profile, budget_bytes: int) -> Selection:
+def select(profile: Profile, budget_bytes: int, model: str = "literal") -> Selection:
     """Choose G, Q and B for a budget.
 
     Ties go to fewer banks, then the smaller arena, then the smaller group.
@@ -129,12 +131,16 @@ def select(profile: Profile, budget_bytes: int) -> Selection:
     Args:
         profile: of the store on this machine.
         budget_bytes: M_max, the most that the process may have resident, inclusive.
+        model: literal, the paper's recurrence, or shared, `refined.shared_times`.
 
     Raises:
-        EStreamError: no group size fits; the sentence names the smallest budget that works.
+        EStreamError: no such model, or no group size fits; the sentence names the smallest budget that works.
     """
+    if model not in MODELS:
+        raise EStreamError(f"unknown model '{model}': choose one of {', '.join(MODELS)}")
+    times_of = MODELS[model]
     depth, known = peak_depth(profile), candidates(profile)
-    pipe_times(known[0].grid, 1, 1)  # the kernel is loaded, or compiled, before anything is timed
+    times_of(known[0].grid, 1, 1)  # the kernel is loaded, or compiled, before anything is timed
     start = time.perf_counter()
     feasible = [
         Candidate(each.group_size, each.bank_bytes, limit, each.grid)
@@ -143,12 +149,12 @@ def select(profile: Profile, budget_bytes: int) -> Selection:
     ]
     if not feasible:
         raise EStreamError(_refusal(profile, budget_bytes))
-    choice = best(feasible, depth)
+    choice = best(feasible, depth, times_of)
     seconds = time.perf_counter() - start
-    weighed = tuple(_weigh(profile, each, depth, budget_bytes) for each in known)
+    weighed = tuple(_weigh(profile, each, depth, budget_bytes, times_of) for each in known)
     chosen = next(each for each in weighed if each.group_size == choice.group_size)
     others = [each for each in feasible if each.group_size != choice.group_size]
-    second = best(others, depth).group_size if others else None
+    second = best(others, depth, times_of).group_size if others else None
     runner_up = next((each for each in weighed if each.group_size == second), None)
     return Selection(chosen, runner_up, budget_bytes, profile.other_bytes, seconds, weighed)
 
@@ -162,11 +168,11 @@ def _refusal(profile: Profile, budget_bytes: int) -> str:
     )
 
 
-def _weigh(profile: Profile, candidate: Candidate, depth: int, budget_bytes: int) -> Weighed:
+def _weigh(profile: Profile, candidate: Candidate, depth: int, budget_bytes: int, times_of: Times) -> Weighed:
     """All that there is to say about one group size."""
     size = candidate.group_size
     limit = bank_limit(profile, size, budget_bytes)
-    times = pipe_times(candidate.grid, candidate.banks, depth)
+    times = times_of(candidate.grid, candidate.banks, depth)
     seconds = (times + profile.outside_ns()) / 1e9
     banks = int(times[:limit].argmin()) + 1 if limit else 0
     queue = min(depth, banks)
@@ -183,7 +189,7 @@ def _weigh(profile: Profile, candidate: Candidate, depth: int, budget_bytes: int
         memory_bytes=profile.other_bytes + arena if banks else 0,
         least_bytes=profile.other_bytes + candidate.bank_bytes,
         binds=_binding(times.tolist(), banks),
-        noise_seconds=_noise(profile, size, depth, banks) if banks else None,
+        noise_seconds=_noise(profile, size, depth, banks, times_of) if banks else None,
     )
 
 
@@ -194,12 +200,12 @@ def _binding(times: Sequence[float], banks: int) -> Binds:
     return "groups" if banks == len(times) else "service times"
 
 
-def _noise(profile: Profile, size: int, depth: int, banks: int) -> float | None:
+def _noise(profile: Profile, size: int, depth: int, banks: int, times_of: Times) -> float | None:
     """Of predictions in seconds, each from the samples of one request at the depth that is chosen."""
     queue = min(depth, banks)
     runs = profile.of_size(size)
     mine = [run for run in runs if run.queue_depth == min(queue, max(run.queue_depth for run in runs))]
     if len(mine) < 2:
         return None
-    found = [pipe_times(profile.grid(size, runs=[run]), banks, depth)[-1] + run.outside_ns for run in mine]
+    found = [times_of(profile.grid(size, runs=[run]), banks, depth)[-1] + run.outside_ns for run in mine]
     return float(np.std(found, ddof=1)) / 1e9

@@ -12,6 +12,7 @@ import pytest
 from estream_lab.cli import configure, main
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate
+from estream_lab.tuning.configure import Selection, select
 from estream_lab.tuning.pipeline_file import pipeline_path, read_pipeline
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.profile_file import load_profile, save_profile
@@ -82,7 +83,22 @@ def test_the_next_budget_needs_no_profile(
     capsys.readouterr()
     monkeypatch.setattr(configure, "calibrate", lambda *_, **__: pytest.fail("it was measured again"))
     assert main(command(store, measured, 3, "--json")) == 0
-    assert json.loads(capsys.readouterr().out)["profile"] == str(pipeline_path(store))
+    found = json.loads(capsys.readouterr().out)
+    assert (found["profile"], found["model"]) == (str(pipeline_path(store)), "literal")
+
+
+def test_the_model_that_is_asked_for_chooses(
+    store: Store, measured: Profile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def watch(profile: Profile, budget: int, model: str) -> Selection:
+        asked.append(model)
+        return select(profile, budget, model)
+
+    monkeypatch.setattr(configure, "select", watch)
+    assert main(command(store, measured, 3, "--profile", "p.json", "--json", "--model", "shared")) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "shared" and asked == ["shared"]
 
 
 def test_without_any_profile_one_is_measured(

@@ -39,7 +39,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         "--model",
         choices=list(MODELS),
         default="literal",
-        help="the paper's recurrence with its rule for the queue depth (literal, the default), or one in which reads share "
+        help="the paper's recurrence with its rule for the queue depth (literal, the default), or reads that share "
         "the storage with as many as are under way, and the depth is searched, too (shared)",
     )
     return parser

@@ -2,13 +2,15 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from estream_lab.cli.measuring import unprompted
 from estream_lab.cli.options import budget, kept_files
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate
-from estream_lab.tuning.configure import Selection, Weighed, select
+from estream_lab.tuning.configure import MODELS, Selection, Weighed, select
+from estream_lab.tuning.flow_shop import Distances, distances
 from estream_lab.tuning.pipeline_file import read_pipeline, write_pipeline
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.profile_file import check_profile, load_profile
@@ -33,6 +35,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         metavar="FILE",
         help="made by estream profile (default: that of the store's last configuration here, else measured now)",
     )
+    parser.add_argument(
+        "--model",
+        choices=list(MODELS),
+        default="literal",
+        help="the paper's recurrence with its rule for the queue depth (literal, the default), or reads that share "
+        "the storage with as many as are under way, and the depth is searched, too (shared)",
+    )
     return parser
 
 
@@ -40,10 +49,16 @@ def run(options: argparse.Namespace) -> int:
     """Run the command."""
     store = Store(options.store)
     profile, origin = _profile(options, store)
-    selection = select(profile, options.memory_budget)
+    selection = select(profile, options.memory_budget, options.model)
     path = write_pipeline(store, selection, profile)
     if options.json:
-        print(json.dumps(selection.to_json() | {"profile": origin, "pipeline": str(path)}))
+        more = {
+            "model": options.model,
+            "profile": origin,
+            "pipeline": str(path),
+            "flow_shop": asdict(_distances(selection, profile)),
+        }
+        print(json.dumps(selection.to_json() | more))
     else:
         print(explanation(selection, profile, origin))
         print(f"written         {path}")
@@ -80,6 +95,7 @@ def explanation(selection: Selection, profile: Profile, origin: str) -> str:
         f"{chosen.predicted_seconds:.4f} s predicted, arena {chosen.arena_bytes} bytes, "
         f"{chosen.memory_bytes / MIB:.1f} MiB in all, selected in {1e3 * selection.selection_seconds:.3f} ms",
         f"margin          {_margin(selection)}",
+        f"from optimal    {_from_optimal(_distances(selection, profile))}",
     ]
     return "\n".join([*lines, *map(_line, selection.candidates)])
 
@@ -93,6 +109,22 @@ def _margin(selection: Selection) -> str:
         return f"{text}; one request of each can't tell noise: profile with more --rounds"
     verdict = "more than" if margin > noise else "within"
     return f"{text}, {verdict} the noise of {1e3 * noise:.3f} ms"
+
+
+def _distances(selection: Selection, profile: Profile) -> Distances:
+    """Of the choice."""
+    chosen = selection.chosen
+    return distances(profile.grid(chosen.group_size), chosen.banks, chosen.queue_depth)
+
+
+def _from_optimal(found: Distances) -> str:
+    """The layers alone, without what lies outside of them."""
+    offline = found.by_order_ns["offline"]
+    orders = ", ".join(f"{name} {100 * (time / offline - 1):+.1f} %" for name, time in found.by_order_ns.items())
+    return (
+        f"layers {offline / 1e9:.4f} s, at best {found.bound_ns / 1e9:.4f} s in any order with any banks "
+        f"({100 * (offline / found.bound_ns - 1):.1f} % above); orders: {orders}"
+    )
 
 
 def _line(each: Weighed) -> str:

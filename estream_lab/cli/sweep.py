@@ -11,6 +11,7 @@ from estream_lab.cli.measuring import add_measuring, measured_prompt
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.streaming import Store
+from estream_lab.tuning.configure import MODELS
 from estream_lab.tuning.grids import configurations
 from estream_lab.tuning.profile_file import load_profile
 from estream_lab.tuning.regret import noise_floor, regrets
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         samples = sweep(store, tokens, file, grid, options.rounds, **how, progress=not options.json)
     found = told | {"kind": "measured", "samples": len(samples), "rows": _rows(samples)}
     if profile is not None:
-        found["regrets"] = [each.to_json() for each in regrets(profile, samples)]
+        found["regrets"] = [each.to_json() for model in MODELS for each in regrets(profile, samples, model)]
         found["noise_floor"] = noise_floor(profile, samples)
     print(json.dumps(found) if options.json else table(found))
     if not options.json:
@@ -105,8 +106,8 @@ def table(found: dict[str, Any]) -> str:
     for row in found["rows"]:
         lines.append(
             f"G={row['group_size']:<3d} Q={row['queue_depth']:<2d} B={row['banks']:<3d} {row['seconds_median']:9.4f} s "
-            f"({row['seconds_least']:.4f} to {row['seconds_most']:.4f})  storage idle {100 * row['storage_idle']:5.1f} %"
-            f"  arena {row['arena_bytes'] / 2**20:8.1f} MiB"
+            f"({row['seconds_least']:.4f} to {row['seconds_most']:.4f})  storage idle "
+            f"{100 * row['storage_idle']:5.1f} %  arena {row['arena_bytes'] / 2**20:8.1f} MiB"
         )
     for each in found.get("regrets", ()):
         chosen, fastest = (f"G={c['group_size']} Q={c['queue_depth']} B={c['banks']}"
@@ -114,7 +115,7 @@ def table(found: dict[str, Any]) -> str:
         floor = found["noise_floor"]
         noise = f", noise floor {100 * floor[each['budget']]:.1f} %" if floor else ""
         lines.append(
-            f"{each['budget']:6s} budget {each['budget_bytes']} bytes, {each['feasible']} fit: "
+            f"{each['model']:7s} {each['budget']:6s} budget {each['budget_bytes']} bytes, {each['feasible']} fit: "
             f"chosen {chosen} {each['chosen_seconds']:.4f} s, fastest {fastest} {each['fastest_seconds']:.4f} s, "
             f"regret {100 * each['regret']:.1f} %{noise}"
         )

@@ -12,10 +12,22 @@ import numpy as np
 
 from estream_lab.engine.memory import most_banks
 from estream_lab.errors import EStreamError
-from estream_lab.tuning.maxplus import Candidate, best, pipe_times
+from estream_lab.tuning.maxplus import Candidate, Choice, Times, best, pipe_times
 from estream_lab.tuning.profile import Profile
+from estream_lab.tuning.refined import shared_times
 
 PEAK_SHARE = 0.95
+
+
+@dataclass(frozen=True)
+class Model:
+    """How T_pipe is computed, and whether the queue depth is searched as well: the paper's is fixed at Q0."""
+
+    times_of: Times
+    searches_depth: bool
+
+
+MODELS = {"literal": Model(pipe_times, False), "shared": Model(shared_times, True)}
 
 Binds = Literal["memory", "groups", "service times"]
 
@@ -25,7 +37,8 @@ class Weighed:
     """One group size at a budget. Where no bank fits, ``banks`` and ``bank_limit`` are 0 and there is no time.
 
     Attributes:
-        group_size: g. bank_limit: B_max. groups: ceil(E / g). banks: B*. queue_depth: min(Q0, B*).
+        group_size: g. bank_limit: B_max. groups: ceil(E / g). banks: B*.
+        queue_depth: min(Q0, B*), or the best where it is searched.
         predicted_seconds: of a request. seconds_by_banks: with 1, 2, … ceil(E / g) banks, whether they fit or not.
         arena_bytes: B* · g · W_e. memory_bytes: with M_other. least_bytes: the smallest budget for this g.
         binds: what keeps more banks from being of use: memory, that the layer has no more groups, or service times,
@@ -121,7 +134,7 @@ def candidates(profile: Profile) -> tuple[Candidate, ...]:
     )
 
 
-def select(profile: Profile, budget_bytes: int) -> Selection:
+def select(profile: Profile, budget_bytes: int, model: str = "literal") -> Selection:
     """Choose G, Q and B for a budget.
 
     Ties go to fewer banks, then the smaller arena, then the smaller group.
@@ -129,12 +142,17 @@ def select(profile: Profile, budget_bytes: int) -> Selection:
     Args:
         profile: of the store on this machine.
         budget_bytes: M_max, the most that the process may have resident, inclusive.
+        model: literal, the paper's recurrence at Q0, or shared, `refined.shared_times` at whichever depth is best.
 
     Raises:
-        EStreamError: no group size fits; the sentence names the smallest budget that works.
+        EStreamError: no such model, or no group size fits; the sentence names the smallest budget that works.
     """
-    depth, known = peak_depth(profile), candidates(profile)
-    pipe_times(known[0].grid, 1, 1)  # the kernel is loaded, or compiled, before anything is timed
+    if model not in MODELS:
+        raise EStreamError(f"unknown model '{model}': choose one of {', '.join(MODELS)}")
+    times_of = MODELS[model].times_of
+    depths = profile.queue_depths if MODELS[model].searches_depth else (peak_depth(profile),)
+    known = candidates(profile)
+    times_of(known[0].grid, 1, 1)  # the kernel is loaded, or compiled, before anything is timed
     start = time.perf_counter()
     feasible = [
         Candidate(each.group_size, each.bank_bytes, limit, each.grid)
@@ -143,14 +161,20 @@ def select(profile: Profile, budget_bytes: int) -> Selection:
     ]
     if not feasible:
         raise EStreamError(_refusal(profile, budget_bytes))
-    choice = best(feasible, depth)
+    choice = _best(feasible, depths, times_of)
     seconds = time.perf_counter() - start
-    weighed = tuple(_weigh(profile, each, depth, budget_bytes) for each in known)
+    weighed = tuple(_weigh(profile, each, depths, budget_bytes, times_of) for each in known)
     chosen = next(each for each in weighed if each.group_size == choice.group_size)
     others = [each for each in feasible if each.group_size != choice.group_size]
-    second = best(others, depth).group_size if others else None
+    second = _best(others, depths, times_of).group_size if others else None
     runner_up = next((each for each in weighed if each.group_size == second), None)
     return Selection(chosen, runner_up, budget_bytes, profile.other_bytes, seconds, weighed)
+
+
+def _best(candidates: Sequence[Candidate], depths: Sequence[int], times_of: Times) -> Choice:
+    """The best at any of these depths; of equals that of the smallest."""
+    choices = [best(candidates, depth, times_of) for depth in depths]
+    return min(choices, key=lambda each: (each.pipe_ns, each.banks, each.arena_bytes, each.group_size))
 
 
 def _refusal(profile: Profile, budget_bytes: int) -> str:
@@ -162,13 +186,17 @@ def _refusal(profile: Profile, budget_bytes: int) -> str:
     )
 
 
-def _weigh(profile: Profile, candidate: Candidate, depth: int, budget_bytes: int) -> Weighed:
+def _weigh(
+    profile: Profile, candidate: Candidate, depths: Sequence[int], budget_bytes: int, times_of: Times
+) -> Weighed:
     """All that there is to say about one group size."""
     size = candidate.group_size
     limit = bank_limit(profile, size, budget_bytes)
-    times = pipe_times(candidate.grid, candidate.banks, depth)
+    by_depth = np.stack([times_of(candidate.grid, candidate.banks, depth) for depth in depths])  # (depths, banks)
+    times = by_depth.min(axis=0)
     seconds = (times + profile.outside_ns()) / 1e9
     banks = int(times[:limit].argmin()) + 1 if limit else 0
+    depth = depths[int(by_depth[:, banks - 1].argmin())]
     queue = min(depth, banks)
     arena = banks * candidate.bank_bytes
     return Weighed(
@@ -183,7 +211,7 @@ def _weigh(profile: Profile, candidate: Candidate, depth: int, budget_bytes: int
         memory_bytes=profile.other_bytes + arena if banks else 0,
         least_bytes=profile.other_bytes + candidate.bank_bytes,
         binds=_binding(times.tolist(), banks),
-        noise_seconds=_noise(profile, size, depth, banks) if banks else None,
+        noise_seconds=_noise(profile, size, depth, banks, times_of) if banks else None,
     )
 
 
@@ -194,12 +222,12 @@ def _binding(times: Sequence[float], banks: int) -> Binds:
     return "groups" if banks == len(times) else "service times"
 
 
-def _noise(profile: Profile, size: int, depth: int, banks: int) -> float | None:
+def _noise(profile: Profile, size: int, depth: int, banks: int, times_of: Times) -> float | None:
     """Of predictions in seconds, each from the samples of one request at the depth that is chosen."""
     queue = min(depth, banks)
     runs = profile.of_size(size)
     mine = [run for run in runs if run.queue_depth == min(queue, max(run.queue_depth for run in runs))]
     if len(mine) < 2:
         return None
-    found = [pipe_times(profile.grid(size, runs=[run]), banks, depth)[-1] + run.outside_ns for run in mine]
+    found = [times_of(profile.grid(size, runs=[run]), banks, depth)[-1] + run.outside_ns for run in mine]
     return float(np.std(found, ddof=1)) / 1e9

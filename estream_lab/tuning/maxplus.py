@@ -77,6 +77,9 @@ class LayerGrid:
         return cls(offsets, np.concatenate(read, axis=1), np.concatenate(run), np.asarray(non_expert, np.float64))
 
 
+Times = Callable[[LayerGrid, int, int], NDArray[np.float64]]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A group size to choose from.
@@ -112,12 +115,7 @@ def pipe_times(grid: LayerGrid, banks: int, queue_depth: int, schedule: str = "e
         EStreamError: no such schedule, no banks, or a depth that the grid has no reads for.
     """
     name = policy(schedule).name
-    if banks < 1:
-        raise EStreamError(f"{banks} banks hold no group: give at least 1")
-    if not 1 <= queue_depth <= len(grid.reads):
-        raise EStreamError(
-            f"there are no read times for queue depth {queue_depth}: choose one from 1 to {len(grid.reads)}"
-        )
+    check_request(grid, banks, queue_depth)
     times = np.zeros(banks)
     waits, on_demand = name != "early", name == "on-demand"
     depth = int(queue_depth)  # an integer of NumPy's would have the kernel compiled once more
@@ -125,28 +123,33 @@ def pipe_times(grid: LayerGrid, banks: int, queue_depth: int, schedule: str = "e
     return times
 
 
-def best(candidates: Sequence[Candidate], queue_depth: int, schedule: str = "early") -> Choice:
+def check_request(grid: LayerGrid, banks: int, queue_depth: int) -> None:
+    """Refuse what a grid has no times for.
+
+    Raises:
+        EStreamError: no banks, or a depth that the grid has no reads for.
+    """
+    if banks < 1:
+        raise EStreamError(f"{banks} banks hold no group: give at least 1")
+    if not 1 <= queue_depth <= len(grid.reads):
+        raise EStreamError(
+            f"there are no read times for queue depth {queue_depth}: choose one from 1 to {len(grid.reads)}"
+        )
+
+
+def best(candidates: Sequence[Candidate], queue_depth: int, times_of: Times = pipe_times) -> Choice:
     """The fastest of all group sizes and bank counts; equally fast, that of fewer banks, smaller arena, smaller group.
+
+    ``times_of`` is the model: T_pipe of a grid, with 1, 2, … banks at a depth.
 
     Raises:
         EStreamError: as `pipe_times`, or nothing to choose from.
-    """
-    return fastest(candidates, queue_depth, lambda grid, banks: pipe_times(grid, banks, queue_depth, schedule))
-
-
-def fastest(
-    candidates: Sequence[Candidate], queue_depth: int, times_of: Callable[[LayerGrid, int], NDArray[np.float64]]
-) -> Choice:
-    """As `best`, by other predictions: ``times_of(grid, banks)`` gives the ns with 1, 2, … ``banks`` banks.
-
-    Raises:
-        EStreamError: nothing to choose from.
     """
     if not candidates:
         raise EStreamError("there is no group size to choose from: give one whose bank fits the budget")
     choices: list[Choice] = []
     for candidate in candidates:
-        times = times_of(candidate.grid, candidate.banks)
+        times = times_of(candidate.grid, candidate.banks, queue_depth)
         banks = int(times.argmin()) + 1  # the first of equals: the fewest banks
         arena_bytes = banks * candidate.bank_bytes
         depth = min(queue_depth, banks)

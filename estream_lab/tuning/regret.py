@@ -34,11 +34,13 @@ class Regret:
     """One choice held against a sweep.
 
     Attributes:
-        budget: its name. budget_bytes: M_max. feasible: how many configurations fit.
+        model: that chose, of `configure.MODELS`. budget: its name. budget_bytes: M_max.
+        feasible: how many configurations fit.
         chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured. regret: their ratio - 1.
         peak_rss_bytes: the most that the chosen one was seen to take.
     """
 
+    model: str
     budget: str
     budget_bytes: int
     feasible: int
@@ -77,8 +79,8 @@ def budgets(configurations: Sequence[Configuration], slot_bytes: int, other_byte
     )
 
 
-def regrets(profile: Profile, samples: Sequence[SweepSample]) -> tuple[Regret, ...]:
-    """What `configure.select` chooses at the three budgets, held against a sweep.
+def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "literal") -> tuple[Regret, ...]:
+    """What `configure.select` chooses by a model at the three budgets, held against a sweep.
 
     Raises:
         EStreamError: a choice that the sweep didn't measure.
@@ -86,21 +88,29 @@ def regrets(profile: Profile, samples: Sequence[SweepSample]) -> tuple[Regret, .
     seconds = medians(samples)
     found = []
     for budget in budgets(tuple(seconds), profile.slot_bytes, profile.other_bytes):
-        weighed = select(profile, budget.bytes).chosen
+        weighed = select(profile, budget.bytes, model).chosen
         chosen = Configuration(weighed.queue_depth, weighed.banks, weighed.group_size)
         if chosen not in budget.feasible:
             raise EStreamError(
-                f"the sweep didn't measure Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size}, which was chosen: "
-                "sweep the profile's group sizes and queue depths"
+                f"Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size} was chosen and not measured: sweep the "
+                "group sizes and queue depths of the profile"
             )
         fastest = _fastest(seconds, budget.feasible)
         peak = max(sample.peak_rss_bytes for sample in samples if sample.configuration == chosen)
         found.append(
             Regret(
-                budget.name, budget.bytes, len(budget.feasible), chosen, fastest, seconds[chosen], seconds[fastest],
-                seconds[chosen] / seconds[fastest] - 1, peak,
+                model=model,
+                budget=budget.name,
+                budget_bytes=budget.bytes,
+                feasible=len(budget.feasible),
+                chosen=chosen,
+                fastest=fastest,
+                chosen_seconds=seconds[chosen],
+                fastest_seconds=seconds[fastest],
+                regret=seconds[chosen] / seconds[fastest] - 1,
+                peak_rss_bytes=peak,
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 

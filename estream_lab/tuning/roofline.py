@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.errors import EStreamError
-from estream_lab.tuning.maxplus import Candidate, Choice, LayerGrid, fastest
+from estream_lab.tuning.maxplus import Candidate, Choice, LayerGrid, best
 
 
 def roofline_times(grid: LayerGrid, banks: int, queue_depth: int) -> NDArray[np.float64]:
@@ -39,7 +39,7 @@ def roofline_best(candidates: Sequence[Candidate], queue_depth: int) -> Choice:
     Raises:
         EStreamError: as `roofline_times`, or nothing to choose from.
     """
-    return fastest(candidates, queue_depth, lambda grid, banks: roofline_times(grid, banks, queue_depth))
+    return best(candidates, queue_depth, roofline_times)
 
 
 def _by_layer(grid: LayerGrid, times: NDArray[np.float64]) -> NDArray[np.float64]:

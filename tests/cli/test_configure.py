@@ -12,6 +12,7 @@ import pytest
 from estream_lab.cli import configure, main
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate
+from estream_lab.tuning.configure import Selection, select
 from estream_lab.tuning.pipeline_file import pipeline_path, read_pipeline
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.profile_file import load_profile, save_profile
@@ -49,6 +50,10 @@ def test_the_choice_is_told_and_kept_in_the_store(
     assert found["budget_bytes"] == measured.other_bytes + 8 * store.stride
     assert found["arena_bytes"] == found["banks"] * found["group_size"] * store.stride <= 8 * store.stride
     assert [each["bank_limit"] for each in found["candidates"]] == [2, 1]
+    shop = found["flow_shop"]
+    outside = measured.outside_ns() / 1e9
+    assert shop["by_order_ns"]["offline"] / 1e9 + outside == pytest.approx(found["predicted_seconds"])
+    assert 0 < shop["work_ns"] <= shop["bound_ns"] <= min(shop["by_order_ns"].values())
     kept = read_pipeline(store)
     assert kept is not None and str(kept.path) == found["pipeline"] and kept.profile() == measured
     assert (kept.group_size, kept.queue_depth, kept.banks) == (
@@ -63,6 +68,7 @@ def test_people_are_told_why(store: Store, measured: Profile, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "p.json: 20 tokens (numbers), measured on" in out and "s predicted, arena" in out and "selected in" in out
     assert f"no bank fits: the least that works is {measured.other_bytes + 8 * store.stride} bytes" in out
+    assert "in any order with any banks" in out and "descending work" in out
     assert "B_max 1, best B=1 Q=1" in out and "no other group size fits" in out
     assert f"written         {pipeline_path(store)}" in out
     assert main(command(store, measured, 9, "--profile", "p.json")) == 0
@@ -77,7 +83,22 @@ def test_the_next_budget_needs_no_profile(
     capsys.readouterr()
     monkeypatch.setattr(configure, "calibrate", lambda *_, **__: pytest.fail("it was measured again"))
     assert main(command(store, measured, 3, "--json")) == 0
-    assert json.loads(capsys.readouterr().out)["profile"] == str(pipeline_path(store))
+    found = json.loads(capsys.readouterr().out)
+    assert (found["profile"], found["model"]) == (str(pipeline_path(store)), "literal")
+
+
+def test_the_model_that_is_asked_for_chooses(
+    store: Store, measured: Profile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def watch(profile: Profile, budget: int, model: str) -> Selection:
+        asked.append(model)
+        return select(profile, budget, model)
+
+    monkeypatch.setattr(configure, "select", watch)
+    assert main(command(store, measured, 3, "--profile", "p.json", "--json", "--model", "shared")) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "shared" and asked == ["shared"]
 
 
 def test_without_any_profile_one_is_measured(

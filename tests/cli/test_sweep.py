@@ -49,7 +49,9 @@ def test_with_a_profile_what_its_choices_cost_is_told(store: str, capsys: pytest
     save_profile(found, Path("p.json"))
     assert main(["sweep", store, *FEW, "--profile", "p.json", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [each["budget"] for each in told["regrets"]] == ["low", "medium", "high"]
+    assert [(each["model"], each["budget"]) for each in told["regrets"]] == [
+        (model, budget) for model in ("literal", "shared") for budget in ("low", "medium", "high")
+    ]
     assert all(each["regret"] >= 0 for each in told["regrets"]) and set(told["noise_floor"]) == {
         "low",
         "medium",
@@ -60,7 +62,7 @@ def test_with_a_profile_what_its_choices_cost_is_told(store: str, capsys: pytest
     assert main(["sweep", store, *FEW, "--profile", "p.json"]) == 0  # all samples are there
     out = capsys.readouterr().out
     assert "4 configurations, 8 samples" in out and "regret" in out and "noise floor" in out
-    assert "high   budget" in out and "written         s.jsonl" in out
+    assert "literal high   budget" in out and "shared  low    budget" in out and "written         s.jsonl" in out
 
 
 def test_a_stopped_sweep_says_what_is_kept_and_goes_on(

@@ -13,6 +13,7 @@ from estream_lab.tuning import pipe_times
 from estream_lab.tuning.calibration import Calibration, Execution, Loading
 from estream_lab.tuning.configure import bank_limit, peak_depth, select
 from estream_lab.tuning.profile import Profile
+from estream_lab.tuning.refined import shared_times
 
 from .profiles import calibration, profile, routes
 
@@ -157,6 +158,25 @@ def test_a_margin_is_held_against_the_scatter_of_single_requests() -> None:
     assert lone["margin_noise_seconds"] is None and lone["margin_exceeds_noise"] is None
     single = select(of([sample(2, 1, 1.0)]), 1000).to_json()
     assert single["runner_up"] is None and single["margin_seconds"] is None
+
+
+def test_another_model_chooses_by_its_own_times_and_the_depth_as_well() -> None:
+    """A queue place more gains 4 %, which the 95 % rule leaves lying, where storage binds."""
+    found = of([sample(2, 1, 1.0), sample(2, 2, 0.96)])
+    assert peak_depth(found) == 1
+    (literal,), (shared,) = (select(found, 1000, model).candidates for model in ("literal", "shared"))
+    for weighed, times in (
+        (literal, pipe_times(found.grid(2), 8, 1)),
+        (shared, np.minimum(shared_times(found.grid(2), 8, 1), shared_times(found.grid(2), 8, 2))),
+    ):
+        assert weighed.seconds_by_banks == pytest.approx(tuple((times / 1e9).tolist()))
+    assert (literal.queue_depth, shared.queue_depth) == (1, 2)
+    assert shared.predicted_seconds == pytest.approx(0.96 * 64e-9 + 1e-9, rel=2e-3)  # the last read ends alone
+    assert select(found, 1000, "shared").chosen == shared
+    slower = of([sample(2, 1, 1.0), sample(2, 2, 1.04)])
+    assert select(slower, 1000, "shared").chosen.queue_depth == 1
+    with pytest.raises(EStreamError, match="unknown model 'guess': choose one of literal, shared"):
+        select(found, 1000, "guess")
 
 
 def test_the_json_has_the_keys_that_programs_rely_on() -> None:

@@ -9,6 +9,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.decide import Policies
 from estream_lab.experts.schedule import Early
 from estream_lab.simulate import LayerTimes, OwnTimes, ServiceTimes, SharedBandwidth, replay
+from estream_lab.trace import Span, Trace
 from estream_lab.tuning import pipe_times
 from estream_lab.tuning.calibration import Calibration
 from estream_lab.tuning.profile import Profile
@@ -37,6 +38,25 @@ def test_a_replayed_request_gives_its_service_times() -> None:
     assert (first.ns, first.own_ns, first.outstanding) == (4000, 2000, 2)
     assert (second.group, second.bytes, second.ns, second.own_ns) == (1, 2000, 4000, 2000)
     assert (third.layer, third.group, third.bytes, third.outstanding) == (0, 2, 1000, 1)
+
+
+def test_storage_that_starts_late_is_given_the_blame() -> None:
+    """The second read starts 30 ns after the first one's end, which let it start: these are its own, and part of L."""
+    spans = [
+        ("request", "prefill", 0, 900, {}), ("dense", "attention", 0, 400, {"layer": 0}),
+        ("storage", "read", 0, 100, {"layer": 0, "group": 0, "bank": 0, "bytes": 100}),
+        ("storage", "read", 130, 230, {"layer": 0, "group": 1, "bank": 1, "bytes": 100}),
+        ("plan", "routed", 400, 400, {"layer": 0, "group": 0, "rows": 1}),
+        ("plan", "routed", 400, 400, {"layer": 0, "group": 1, "rows": 1}),
+        ("expert", "expert group", 400, 500, {"layer": 0, "group": 0, "bank": 0, "rows": 1}),
+        ("expert", "expert group", 500, 600, {"layer": 0, "group": 1, "bank": 1, "rows": 1}),
+    ]  # fmt: skip
+    made = tuple(Span("host", "host", unit, name, start, end - start, **more) for unit, name, start, end, more in spans)
+    found = Calibration.of(Trace(made, {"group_size": 2, "queue_depth": 1, "banks": 2}))
+    assert [(read.ns, read.own_ns, read.outstanding) for read in found.loadings] == [(100, 100, 1), (130, 130, 1)]
+    assert profile(np.ones((1, 4), np.int64), [found]).grid(2).reads.tolist() == [
+        [2300, 2300]
+    ]  # 1.15 ns for each of 2000 bytes
 
 
 @given(experts=st.integers(4, 12), seed=st.integers(0, 99))

@@ -84,9 +84,12 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path, content: str,
 
 def test_one_process_at_a_time_and_places_that_cannot_be_used_are_told(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    with open_samples(path, SUBJECT):
-        with pytest.raises(EStreamError, match="another process is writing"), open_samples(path, SUBJECT):
-            pass
+    with (
+        open_samples(path, SUBJECT),
+        pytest.raises(EStreamError, match="another process is writing"),
+        open_samples(path, SUBJECT),
+    ):
+        pass
     with (
         pytest.raises(EStreamError, match="can't write .*: No such file"),
         open_samples(tmp_path / "no" / "s", SUBJECT),

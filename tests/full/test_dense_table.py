@@ -18,4 +18,5 @@ def test_the_table_is_what_the_command_computes() -> None:
     mine, theirs = (numbers(lines) for lines in (table(rows, len(TEXTS) * WINDOWS, LENGTH), documented()))
     assert len(mine) == len(theirs)
     for here, there in zip(mine, theirs, strict=True):
-        assert abs(here - there) <= max(0.05 * abs(there), 0.005)
+        small = abs(there) < 0.005  # errors and divergences, of which half a unit of a percentage would allow anything
+        assert abs(here - there) <= (0.1 * abs(there) if small else max(0.05 * abs(there), 0.005))

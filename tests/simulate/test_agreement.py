@@ -19,7 +19,10 @@ BANDWIDTH = 4e6
 """Bytes/s: reads take about as long as the work, so that it shows when they start."""
 
 TOLERANCE = 0.1
-"""Of the request's time. What is measured beside other work is a tenth of it off at most, faults are twice that."""
+"""Of the request's time: what is measured beside other work is a tenth of it off at most."""
+
+FAULT = 0.05
+"""Of the request's time: what a schedule or banks that are ignored make, at least, however slow the work is."""
 
 Run = Callable[..., Trace]
 
@@ -63,13 +66,13 @@ def test_a_carried_over_request_too(measured: Run) -> None:
 def test_a_schedule_that_is_ignored_is_seen(measured: Run) -> None:
     real = measured("on-demand", 5)
     told = Trace(real.spans, {**real.provenance, "schedule": "early"})
-    assert distance(replayed(told), real) < -TOLERANCE
+    assert distance(replayed(told), replayed(real)) < -FAULT
 
 
 def test_banks_that_are_ignored_are_seen(measured: Run) -> None:
     real = measured("early", 1)
     told = Trace(real.spans, {**real.provenance, "banks": 5})
-    assert distance(replayed(told), real) < -TOLERANCE
+    assert distance(replayed(told), replayed(real)) < -FAULT
 
 
 @pytest.mark.parametrize("schedule", POLICIES)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,15 @@ def _controller() -> _Controller:
     )
 
 
+def _remove_left_behind(root: Path) -> None:
+    """Remove the empty groups of runs that were killed: nobody else would, and each costs the kernel memory."""
+    for group in root.glob("estream-*-*"):
+        process = group.name.split("-")[1]
+        if process.isdigit() and not Path(f"/proc/{process}").exists():
+            with suppress(OSError):  # what still runs inside keeps it, and another run may be first
+                group.rmdir()
+
+
 def run_in_group(command: Sequence[str], limit_bytes: int | None = None, timeout: float = 600.0) -> GroupRun:
     """Run ``command`` in a fresh memory group, optionally limited.
 
@@ -61,6 +71,7 @@ def run_in_group(command: Sequence[str], limit_bytes: int | None = None, timeout
         EStreamError: no memory controller, no right to make or limit a group, or a command that takes too long.
     """
     controller = _controller()
+    _remove_left_behind(controller.root)
     group = controller.root / f"estream-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     try:
         if (controller.root / "cgroup.subtree_control").exists():

@@ -1,5 +1,7 @@
 """Memory control groups: the peak counts page cache, and a limit kills."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,16 +39,30 @@ def test_a_limit_kills_what_exceeds_it() -> None:
     assert done.peak_memory_bytes <= 64 * MIB
 
 
+def groups_of(process: int) -> list[Path]:
+    """Other people's runs on this computer have groups too."""
+    return list(cgroup._controller().root.glob(f"estream-{process}-*"))
+
+
 def test_the_group_is_gone_afterwards_and_status_is_passed_on() -> None:
     assert run_in_group(python("import sys; sys.exit(3)")).status == 3
-    root = cgroup._controller().root
-    assert not [path for path in root.iterdir() if path.name.startswith("estream-")]
+    assert not groups_of(os.getpid())
 
 
 def test_a_command_that_takes_too_long_is_ended_and_its_group_with_it() -> None:
     with pytest.raises(EStreamError, match="took more than 0.5 s"):
         run_in_group(python("import time; time.sleep(600)"), timeout=0.5)
-    assert not [path for path in cgroup._controller().root.iterdir() if path.name.startswith("estream-")]
+    assert not groups_of(os.getpid())
+
+
+def test_the_group_of_a_killed_run_goes_with_the_next_run() -> None:
+    code = (
+        "import os\nfrom estream_lab.cgroup import run_in_group\nrun_in_group(['sh', '-c', f'kill -9 {os.getpid()}'])"
+    )
+    killed = subprocess.Popen([sys.executable, "-c", code])
+    assert killed.wait() == -9 and groups_of(killed.pid)
+    while groups_of(killed.pid):  # until its shell has ended too
+        assert run_in_group(python("pass")).status == 0
 
 
 def test_a_limit_that_the_kernel_refuses_is_said() -> None:

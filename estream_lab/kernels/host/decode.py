@@ -1,17 +1,19 @@
-"""One strip of packed weights to fp32, as the host kernels use it: (K, 32)."""
+"""Packed weights to fp32, as the host kernels use them: (K, 32), of one strip."""
 
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
 
-from estream_lab.kernels.arrays import F32, U32
+from estream_lab.kernels.apart import emitted
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.vector_ir import COLUMNS, float_of_bits
+from estream_lab.kernels.features import features
+from estream_lab.kernels.host.vector_ir import COLUMNS, LANES, float_of_bits
+from estream_lab.kernels.layout import BLOCK_BYTES, NIBBLE_BYTES
+from estream_lab.kernels.vectors import F32, I16, I32, I64, constant, floats_of_halves, load, loop, prefetch, store, vector
 
-BLOCK_WORDS = 144
-"""A 576-byte block as 32-bit words: 4 x 32 of nibbles, then 16 with two fp16 scales each."""
-
-_SCALES = 128
+_AHEAD = 8
+_NATIVE_HALF = not features().isdisjoint({"f16c", "avx512f"})
 _SMALLEST_NORMAL = np.float32(2.0**-14)
 
 
@@ -30,28 +32,23 @@ def float_of_half(bits: np.uint32) -> np.float32:
     return -value if bits & np.uint32(0x8000) else value
 
 
-@compiled
-def decode_strip(words: U32, base: int, strip: int, depth: int, quantised: bool, panel: F32, scales: F32) -> None:
-    """panel[: depth * 32] = strip `strip` of the projection at word `base`, as (depth, 32) floats.
+def _decode_blocks(builder: ir.IRBuilder, w: ir.Value, blocks: ir.Value, panel: ir.Value) -> None:
+    floats, integers = vector(F32, LANES), vector(I32, LANES)
+    steps = ((w, ir.Constant(I64, BLOCK_BYTES)), (panel, ir.Constant(I64, 4 * COLUMNS * COLUMNS)))
+    with loop(builder, blocks, *steps) as (block, rows):
+        prefetch(builder, block, _AHEAD * BLOCK_BYTES, BLOCK_BYTES)
+        for first in range(0, COLUMNS, LANES):
+            halves = load(builder, block, NIBBLE_BYTES + 2 * first, vector(I16, LANES), align=2)
+            scales = floats_of_halves(builder, halves, _NATIVE_HALF)
+            for octet in range(4):  # byte i of a word has inputs i (low) and i + 4 (high) of the octet
+                words = load(builder, block, 4 * (octet * COLUMNS + first), integers)
+                for i in range(8):
+                    shifted = builder.lshr(words, constant(integers, 8 * (i % 4) + i // 4 * 4))
+                    q = builder.sub(builder.and_(shifted, constant(integers, 15)), constant(integers, 8))
+                    weights = builder.fmul(builder.sitofp(q, floats), scales)
+                    store(builder, weights, rows, 4 * ((8 * octet + i) * COLUMNS + first))
 
-    `scales` is room for 32 floats. Weights are those of `dequantise_q4_0`, bit for bit.
-    """
-    if not quantised:
-        first = base + strip * depth * COLUMNS
-        for i in range(depth * COLUMNS):
-            panel[i] = float_of_bits(words[first + i])
-        return
-    blocks = depth // COLUMNS
-    for block in range(blocks):
-        first = base + (strip * blocks + block) * BLOCK_WORDS
-        for j in range(0, COLUMNS, 2):
-            pair = words[first + _SCALES + j // 2]
-            scales[j] = float_of_half(np.uint32(pair & np.uint32(0xFFFF)))
-            scales[j + 1] = float_of_half(np.uint32(pair >> np.uint32(16)))
-        for eight in range(4):  # inputs 8 * eight .. 8 * eight + 7: byte i of word j has input i (low) and i + 4 (high)
-            for i in range(8):
-                shift = np.uint32(8 * (i % 4) + i // 4 * 4)
-                row = (block * COLUMNS + eight * 8 + i) * COLUMNS
-                for j in range(COLUMNS):
-                    q = np.int32((words[first + eight * COLUMNS + j] >> shift) & np.uint32(15))
-                    panel[row + j] = np.float32(q - np.int32(8)) * scales[j]
+
+decode_blocks = emitted(_decode_blocks)
+"""``decode_blocks(w, blocks, panel)``: `blocks` >= 1 blocks of a strip in q4-32x32, at the address w, become a panel of
+``(32 * blocks, 32)`` floats at the address panel, those of `dequantise_q4_0`, bit for bit."""

@@ -2,7 +2,7 @@
 
 ``Y[t] += a * Wd (silu(Wg X[t]) * (Wu X[t]))`` for each route of each slot (paper, sections 2 and 3). Two parallel
 passes: gate, up and SwiGLU by strips of FFN columns; down and the weighted scatter by strips of hidden columns, so that
-no two threads write one place. A worker decodes a strip of weights to fp32 once and uses it for all rows of the slot.
+no two threads write one place. A worker decodes some weights of a strip to fp32 and uses them for up to 192 rows.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.kernels.arrays import F32, I32, I64, U32
+from estream_lab.kernels.arrays import F32, I32, I64, U8
 from estream_lab.kernels.bank import BankCall, BankScratch
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.decode import decode_strip
 from estream_lab.kernels.host.exponential import silu
 from estream_lab.kernels.host.threads import run_workers, threads
-from estream_lab.kernels.host.tile import ROW_BLOCK, strip_product
+from estream_lab.kernels.host.tile import DEPTH_BLOCK, ROW_BLOCK, strip_product, strip_product_q4
 from estream_lab.kernels.host.vector_ir import COLUMNS, address, take_share
+from estream_lab.kernels.layout import BLOCK_BYTES, Q4
 
 
 class Scratch(BankScratch):
@@ -26,17 +26,15 @@ class Scratch(BankScratch):
     def __init__(self, max_rows: int, hidden: int, ffn: int, threads: int) -> None:
         super().__init__(max_rows, hidden, ffn, threads)
         self.act = np.empty(max_rows * ffn, np.float32)  # (C, F): SwiGLU of every route
-        # Of each thread: a decoded gate and up strip (a down strip takes the first), their tiles of sums, and the
-        # scales of one block.
-        self.panels = np.empty((threads, 2, max(hidden, ffn) * COLUMNS), np.float32)
-        self.scales = np.empty((threads, COLUMNS), np.float32)
+        # Of each thread: decoded weights, and tiles of sums (down takes the first).
+        self.panels = np.empty((threads, DEPTH_BLOCK * COLUMNS), np.float32)
         self.tiles = np.empty((threads, 2, ROW_BLOCK, COLUMNS), np.float32)
         self.index = np.arange(max_rows, dtype=np.int32)  # the routes' rows of act
 
     @staticmethod
     def bytes_for(max_rows: int, hidden: int, ffn: int, threads: int) -> int:
         """`nbytes` of scratch memory of this size."""
-        thread = 2 * max(hidden, ffn) * COLUMNS + COLUMNS + 2 * ROW_BLOCK * COLUMNS
+        thread = DEPTH_BLOCK * COLUMNS + 2 * ROW_BLOCK * COLUMNS
         return 4 * (max_rows * ffn + threads * thread + max_rows)
 
 
@@ -81,21 +79,15 @@ def expert_bank(
     """
     call = BankCall.checked(x, y, offsets, token, weight, arena, (gate, up, down), hidden, ffn, layout)
     scratch.check(len(call.token), hidden, ffn)
-    words = call.arena[: len(call.arena) // 4 * 4].view(np.uint32)
-    quantised = layout == "q4-32x32"
-    common = (call.offsets, call.token, words, hidden, ffn, quantised, scratch.act)
+    common = (call.offsets, call.token, call.arena, hidden, ffn, layout == Q4, scratch.act)
 
     def gate_up(counter: int, shares: int, worker: int) -> None:
-        _gate_up(
-            call.x, *common, call.gate, call.up, scratch.panels[worker, 0], scratch.panels[worker, 1],
-            scratch.tiles[worker, 0], scratch.tiles[worker, 1], scratch.scales[worker], counter, shares,
-        )  # fmt: skip
+        room = (scratch.panels[worker], scratch.tiles[worker, 0], scratch.tiles[worker, 1])
+        _gate_up(call.x, *common, call.gate, call.up, *room, counter, shares)
 
     def project_down(counter: int, shares: int, worker: int) -> None:
-        _down(
-            call.y, *common, call.down, call.weight, scratch.index, scratch.panels[worker, 0], scratch.tiles[worker, 0],
-            scratch.scales[worker], counter, shares,
-        )  # fmt: skip
+        room = (scratch.panels[worker], scratch.tiles[worker, 0])
+        _down(call.y, *common, call.down, call.weight, scratch.index, *room, counter, shares)
 
     workers = min(threads(), scratch.threads)
     run_workers(gate_up, ffn // COLUMNS, workers)
@@ -103,25 +95,34 @@ def expert_bank(
 
 
 @compiled
+def _product(
+    x: int, index: int, rows: int, depth: int, projection: int, strip: int, quantised: bool, panel: F32, tile: F32
+) -> None:
+    """tile[:rows] = the rows that `index` names times one strip; x, index and projection are addresses."""
+    if quantised:
+        weights = projection + strip * (depth // COLUMNS) * BLOCK_BYTES
+        strip_product_q4(x, index, rows, depth, weights, depth, address(panel), tile)
+    else:
+        strip_product(x, index, rows, depth, projection + 4 * strip * depth * COLUMNS, depth, tile)
+
+
+@compiled
 def _gate_up(
-    x: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
-    gate: I64, up: I64, gate_panel: F32, up_panel: F32, gates: F32, ups: F32, scales: F32, counter: int, shares: int,
+    x: F32, offsets: I64, token: I32, arena: U8, hidden: int, ffn: int, quantised: bool, act: F32,
+    gate: I64, up: I64, panel: F32, gates: F32, ups: F32, counter: int, shares: int,
 ) -> None:  # fmt: skip
     """act (n, F) = silu(Wg x) * (Wu x); a share is a range of FFN strips."""
     strips = ffn // COLUMNS
     share = take_share(counter)
     while share < shares:
         for slot in range(len(offsets) - 1):
-            if offsets[slot] == offsets[slot + 1]:
-                continue
             for strip in range(strips * share // shares, strips * (share + 1) // shares):
-                decode_strip(words, gate[slot] // 4, strip, hidden, quantised, gate_panel, scales)
-                decode_strip(words, up[slot] // 4, strip, hidden, quantised, up_panel, scales)
                 for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
                     rows = min(ROW_BLOCK, offsets[slot + 1] - first)
                     index = address(token) + 4 * first
-                    strip_product(address(x), index, rows, hidden, address(gate_panel), hidden, gates)
-                    strip_product(address(x), index, rows, hidden, address(up_panel), hidden, ups)
+                    for plane, tile in ((gate, gates), (up, ups)):
+                        projection = address(arena) + plane[slot]
+                        _product(address(x), index, rows, hidden, projection, strip, quantised, panel, tile)
                     for r in range(rows):
                         at = (first + r) * ffn + strip * COLUMNS
                         for j in range(COLUMNS):
@@ -131,22 +132,21 @@ def _gate_up(
 
 @compiled
 def _down(
-    y: F32, offsets: I64, token: I32, words: U32, hidden: int, ffn: int, quantised: bool, act: F32,
-    down: I64, weight: F32, index: I32, panel: F32, sums: F32, scales: F32, counter: int, shares: int,
+    y: F32, offsets: I64, token: I32, arena: U8, hidden: int, ffn: int, quantised: bool, act: F32,
+    down: I64, weight: F32, index: I32, panel: F32, sums: F32, counter: int, shares: int,
 ) -> None:  # fmt: skip
     """y[t] += a * (Wd act); a share is a range of hidden strips."""
     strips = hidden // COLUMNS
     share = take_share(counter)
     while share < shares:
         for slot in range(len(offsets) - 1):
-            if offsets[slot] == offsets[slot + 1]:
-                continue
+            projection = address(arena) + down[slot]
             for strip in range(strips * share // shares, strips * (share + 1) // shares):
-                decode_strip(words, down[slot] // 4, strip, ffn, quantised, panel, scales)
                 left = strip * COLUMNS
                 for first in range(offsets[slot], offsets[slot + 1], ROW_BLOCK):
                     rows = min(ROW_BLOCK, offsets[slot + 1] - first)
-                    strip_product(address(act), address(index) + 4 * first, rows, ffn, address(panel), ffn, sums)
+                    routes = address(index) + 4 * first
+                    _product(address(act), routes, rows, ffn, projection, strip, quantised, panel, sums)
                     for r in range(rows):
                         t, a = token[first + r], weight[first + r]
                         for j in range(COLUMNS):

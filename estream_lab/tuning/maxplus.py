@@ -27,6 +27,7 @@ class LayerGrid:
         reads: (depths, groups) float64, L_k; row q - 1 for queue depth q.
         runs: (groups,) float64, X_k.
         non_expert: (layers,) float64, T^ne.
+        bank_ns: what each bank costs a request beside; the recurrence knows nothing of it, finer models add it.
 
     Raises:
         EStreamError: shapes that don't fit together, or a time that is negative or no number.
@@ -36,6 +37,7 @@ class LayerGrid:
     reads: NDArray[np.float64]
     runs: NDArray[np.float64]
     non_expert: NDArray[np.float64]
+    bank_ns: float = 0.0
 
     def __post_init__(self) -> None:
         # Copies, since read-only or strided arrays would each have the kernel compiled once more.

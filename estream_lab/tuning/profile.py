@@ -129,7 +129,7 @@ class Profile:
         routes: NDArray[np.int64] | None = None,
         runs: Sequence[Calibration] | None = None,
     ) -> LayerGrid:
-        """The service times of one g, in visit order, without groups that have no routes.
+        """The service times of one g, in visit order.
 
         Args:
             group_size: g.
@@ -154,11 +154,11 @@ class Profile:
             executions = self._executions(everything if runs is None else runs, needed)
         else:
             executions = np.stack([self.service.predict(layer) for layer in loads])
-        layers = range(len(needed))
         grid = LayerGrid.of(
-            [reads[:, layer, needed[layer]] for layer in layers],
-            [executions[layer, needed[layer]] for layer in layers],
+            [reads[:, layer] for layer in range(len(needed))],
+            list(executions),
             np.median([run.non_expert_ns for run in (self.runs if runs is None else runs)], axis=0),
+            list(needed),
         )
         return replace(grid, bank_ns=self.bank_ns)
 

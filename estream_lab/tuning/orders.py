@@ -23,6 +23,7 @@ from estream_lab.tuning.configure import select
 from estream_lab.tuning.devices import device_grid
 from estream_lab.tuning.flow_shop import distances, johnson_order
 from estream_lab.tuning.grids import configurations
+from estream_lab.tuning.models import SHARED
 from estream_lab.tuning.regret import budgets
 from estream_lab.tuning.simulated import simulated_profile
 
@@ -32,7 +33,8 @@ class Orders:
     """One configuration with its experts in several orders.
 
     Attributes:
-        model: its title. routes: what was run. budget: "low" or "high", that the configuration was chosen for.
+        model: its title. routes: what was run.
+        budgets: "low", "high" or both, that the configuration was chosen for.
         settings: G, B and Q, by the finer model for experts by id.
         seconds: of the simulated request, by order: by id; by popularity in other prompts; then the groups by id in
             the order of descending work, and in Johnson's, as a perfect forecast would have them.
@@ -42,7 +44,7 @@ class Orders:
 
     model: str
     routes: str
-    budget: str
+    budgets: tuple[str, ...]
     settings: Settings
     seconds: dict[str, float]
     bound_seconds: float
@@ -67,7 +69,7 @@ def halves(routes: Mapping[int, Routes]) -> tuple[dict[int, Routes], dict[int, R
 
 
 def orders_of(device: Device, model: ModelShape, routes: Mapping[int, Routes], origin: str) -> tuple[Orders, ...]:
-    """Run the second half of ``routes`` with experts in every order, at the low and at the high budget.
+    """Run the second half of ``routes`` with experts in every order, as configured for the low and the high budget.
 
     Popularity is counted over the first half.
 
@@ -81,10 +83,13 @@ def orders_of(device: Device, model: ModelShape, routes: Mapping[int, Routes], o
     profile = simulated_profile(device, asked)
     grid = configurations(model.experts)
     known = {each.name: each for each in budgets(grid, profile.slot_bytes, profile.other_bytes)}
-    found = []
+    names: dict[Settings, tuple[str, ...]] = {}
     for name in ("low", "high"):
-        chosen = select(profile, known[name].bytes, "shared").chosen
+        chosen = select(profile, known[name].bytes, SHARED).chosen
         settings = Settings(chosen.group_size, chosen.banks, chosen.queue_depth)
+        names[settings] = (*names.get(settings, ()), name)
+    found = []
+    for settings, chosen_for in names.items():
         ordered = {
             "id": asked,
             "popularity": asked.in_order(list(np.argsort(-before.loads, axis=1, kind="stable").astype(np.int32))),
@@ -92,7 +97,7 @@ def orders_of(device: Device, model: ModelShape, routes: Mapping[int, Routes], o
             "johnson": asked.in_order(_by_groups(asked, settings, _johnson(device, asked, settings))),
         }
         seconds = {order: simulate(device, each, settings).seconds for order, each in ordered.items()}
-        found.append(Orders(model.title, origin, name, settings, seconds, _bound(device, asked, settings)))
+        found.append(Orders(model.title, origin, chosen_for, settings, seconds, _bound(device, asked, settings)))
     return tuple(found)
 
 

@@ -75,9 +75,9 @@ def table(found: dict[str, Any]) -> list[str]:
     for row in found["rows"]:
         seconds, place = row["seconds"], row["settings"]
         changes = [seconds["popularity"], seconds["descending work"], seconds["johnson"], row["bound_seconds"]]
+        where = f"{place['group_size']}, {place['banks']}, {place['queue_depth']}"
         lines.append(
-            f"| {row['model']} | {row['routes']} | {row['budget']} | {place['group_size']}, {place['banks']}, "
-            f"{place['queue_depth']} | {seconds['id']:.4g} s | "
+            f"| {row['model']} | {row['routes']} | {' and '.join(row['budgets'])} | {where} | {seconds['id']:.4g} s | "
             + " | ".join(f"{100 * (each / seconds['id'] - 1):+.2f} %" for each in changes)
             + " |"
         )

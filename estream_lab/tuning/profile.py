@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from estream_lab.errors import EStreamError
 from estream_lab.tuning.calibration import Calibration
 from estream_lab.tuning.maxplus import LayerGrid
+from estream_lab.tuning.pooling import pooled
 from estream_lab.tuning.service import ServiceModel
 
 ABOUT = 0.9  # reads start and end some microseconds late
@@ -48,7 +49,9 @@ class Profile:
     Loading samples are pooled within a g and depth, in ns a byte, of reads that had the queue full: L_k at depth q is q
     times what storage takes for the group's bytes, as it is where reads share the bandwidth evenly. (Where storage ends
     one read before it begins the next, half of the samples themselves would be too short.) Non-expert times are pooled
-    across g, executions within a g. Of several requests the median counts.
+    across g, executions within a g. Requests of one pool did the same work, and what else a computer does meanwhile can
+    only lengthen it: the median of the faster half of them counts. (A request that was disturbed as a whole would else
+    make its g look slow beside the others.)
 
     Attributes:
         origin: see `Origin`.
@@ -106,7 +109,13 @@ class Profile:
 
     def outside_ns(self) -> float:
         """The part of a request that no configuration changes: before, between and after the layers' recurrences."""
-        return float(median(run.outside_ns for run in self.runs))
+        return float(pooled([run.outside_ns for run in self.runs]))
+
+    @property
+    def disturbance(self) -> float:
+        """How much longer non-expert work, the same in all requests, took in their median than in the fastest."""
+        totals = [sum(run.non_expert_ns) for run in self.runs]
+        return median(totals) / min(totals) - 1
 
     def grid(
         self,
@@ -143,7 +152,7 @@ class Profile:
         return LayerGrid.of(
             [reads[:, layer, needed[layer]] for layer in layers],
             [executions[layer, needed[layer]] for layer in layers],
-            np.median([run.non_expert_ns for run in (self.runs if runs is None else runs)], axis=0),
+            pooled([run.non_expert_ns for run in (self.runs if runs is None else runs)]),
         )
 
     def _grouped(self, routes: NDArray[np.int64], group_size: int) -> NDArray[np.int64]:
@@ -172,13 +181,12 @@ class Profile:
         for i, run in enumerate(runs):
             layer, group, times = np.array(run.executions).T
             found[i, layer, group] = times
-        pooled: NDArray[np.float64] = np.median(found, axis=0)
-        return pooled
+        return pooled(found)
 
 
 def _ns_per_byte(runs: Sequence[Calibration], depth: int) -> float:
-    """L / bytes at this depth, the median of the requests that ran with it."""
-    return depth * median(_storage_ns_per_byte(run) for run in runs if run.queue_depth == depth)
+    """L / bytes at this depth, of the requests that ran with it."""
+    return depth * float(pooled([_storage_ns_per_byte(run) for run in runs if run.queue_depth == depth]))
 
 
 def _storage_ns_per_byte(run: Calibration) -> float:

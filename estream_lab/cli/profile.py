@@ -104,8 +104,8 @@ def summary(profile: Profile) -> str:
         f"({found['measured_other_bytes'] / 2**20:.1f} seen)",
         f"a request has   {found['non_expert_seconds']:.4f} s of non-expert work until the routes are known, "
         f"{found['outside_seconds']:.4f} s elsewhere",
-        f"disturbed       non-expert work, the same in every request, took {100 * found['disturbance']:.0f} % longer in "
-        "their median than in the fastest: the faster half counts",
+        f"disturbed       non-expert work, the same in every request, took {100 * found['disturbance']:.0f} % longer "
+        "in their median than in the fastest: the faster half counts",
         f"service model   {service.fixed_ns / 1e3:.1f} us a group, {service.expert_ns / 1e3:.1f} an expert, "
         f"{service.block_ns / 1e3:.2f} for {service.block} routes; median error "
         f"{100 * service.median_error:.1f} %, worst {100 * service.worst_error:.1f} %",

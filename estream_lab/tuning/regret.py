@@ -11,7 +11,7 @@ from estream_lab.tuning.configure import select
 from estream_lab.tuning.grids import Configuration
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.samples_file import SweepSample
-from estream_lab.tuning.sweep import medians
+from estream_lab.tuning.sweep import undisturbed_seconds
 
 FEWEST = 5  # configurations that the low budget leaves to choose from
 
@@ -36,7 +36,8 @@ class Regret:
     Attributes:
         model: that chose, of `configure.MODELS`. budget: its name. budget_bytes: M_max.
         feasible: how many configurations fit.
-        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured. regret: their ratio - 1.
+        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured, of the samples
+            that nothing disturbed. regret: their ratio - 1.
         peak_rss_bytes: the most that the chosen one was seen to take.
     """
 
@@ -85,7 +86,7 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
     Raises:
         EStreamError: a choice that the sweep didn't measure.
     """
-    seconds = medians(samples)
+    seconds = undisturbed_seconds(samples)
     found = []
     for budget in budgets(tuple(seconds), profile.slot_bytes, profile.other_bytes):
         weighed = select(profile, budget.bytes, model).chosen
@@ -119,7 +120,7 @@ def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, f
 
     The larger of the two; None for a single round.
     """
-    halves = [medians([each for each in samples if each.round % 2 == parity]) for parity in (0, 1)]
+    halves = [undisturbed_seconds([each for each in samples if each.round % 2 == parity]) for parity in (0, 1)]
     both = tuple(each for each in halves[0] if each in halves[1])
     if not both:
         return None

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from estream_lab.cli.options import kept_files, positive
 from estream_lab.cli.replays import add_replay, replay_file
-from estream_lab.cli.requests import FAMILY, add_request, profile_file, routes_asked
+from estream_lab.cli.requests import FAMILY, add_request, device_asked, profile_file, routes_asked
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.experts.schedule import POLICIES
-from estream_lab.simulate import MODELS, ModelShape, Settings, Simulation, Workload, load_device, simulate
+from estream_lab.simulate import MODELS, ModelShape, Settings, Simulation, Workload, simulate
 from estream_lab.streaming import Store
 from estream_lab.trace import KINDS, write_trace
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         return replay_file(options)
     read = {"the store": options.store, "--routes": options.routes, "--device": profile_file(options)}
     check_results({"--trace": options.trace}, read)
-    device, asked = load_device(options.device), _workload(options)
+    device, asked = device_asked(options), _workload(options)
     size = options.group_size or min(8, asked.model.experts)
     banks = options.banks or min(3, asked.rows(size).shape[1])
     settings = Settings(size, banks, options.queue_depth, options.schedule, options.carry_over)

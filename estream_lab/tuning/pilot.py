@@ -15,12 +15,13 @@ from estream_lab.errors import EStreamError
 from estream_lab.streaming import Store
 from estream_lab.trace import write_atomically
 
+REQUESTS = 3
 OVERLAP = 0.75  # of the shorter of reading and computing, what hides behind the other over all configurations, about
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """What one request took at the disk's own speed.
+    """What a request took at the disk's own speed, the one that was disturbed least.
 
     Attributes:
         open_seconds: of an engine. computing_seconds: of the request, without waits. needed_bytes: that it read.
@@ -58,7 +59,8 @@ def pilot(store: Store, tokens: NDArray[np.int32], threads: int | None, path: Pa
     with PrefillEngine.open(store, threads=threads) as engine:
         opened = time.perf_counter() - start
         engine.prefill(tokens)
-        result = engine.prefill(tokens)
-    found = Pilot(opened, result.seconds * (1 - result.npu_idle), result.bytes_needed)
+        results = [engine.prefill(tokens) for _ in range(REQUESTS)]
+    computing = min(result.seconds * (1 - result.npu_idle) for result in results)
+    found = Pilot(opened, computing, results[0].bytes_needed)
     write_atomically(path, json.dumps(asdict(found)).encode() + b"\n")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from estream_lab.errors import EStreamError
 from estream_lab.machine import available_cpus
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate
-from estream_lab.tuning.configure import MODELS
+from estream_lab.tuning.configure import MODELS, peak_depth
 from estream_lab.tuning.gates import is_miss
-from estream_lab.tuning.grids import QUEUE_DEPTHS, configurations, group_sizes
-from estream_lab.tuning.misses import Account, account, traced
+from estream_lab.tuning.grids import QUEUE_DEPTHS, Configuration, configurations, group_sizes
+from estream_lab.tuning.misses import Account, Traced, account, traced
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.profile_file import load_profile, save_profile
 from estream_lab.tuning.regret import Regret, noise_floor, regrets
@@ -55,11 +56,17 @@ class Plan:
 
 @dataclass(frozen=True)
 class Miss:
-    """A choice that costs more than it may: by which model, and it and the fastest taken apart."""
+    """A choice that costs more than it may.
+
+    Attributes:
+        model: that chose. chosen, fastest: taken apart.
+        held_to_depth: Q0, where the model's rule for the queue depth left out that of the fastest; else None.
+    """
 
     model: str
     chosen: Account
     fastest: Account
+    held_to_depth: int | None
 
 
 @dataclass(frozen=True)
@@ -99,13 +106,25 @@ def trial(plan: Plan, read_bandwidth: float, folder: Path, *, progress: bool = F
     floors = noise_floor(profile, samples)
     assert floors is not None, "there are two rounds at least"
     missed = [each for each in found if is_miss(each, floors[each.budget])]
-    pairs = dict.fromkeys((each.model, each.chosen, each.fastest) for each in missed)  # budgets may miss alike
-    seen = {
-        configuration: traced(plan.store, plan.tokens, configuration, **how)
-        for configuration in dict.fromkeys(one for _, *pair in pairs for one in pair)
-    }
-    misses = tuple(Miss(model, *(account(profile, model, one, seen[one]) for one in pair)) for model, *pair in pairs)
-    return Trial(read_bandwidth, profile, samples, found, floors, misses)
+    return Trial(read_bandwidth, profile, samples, found, floors, _misses(plan, profile, missed, read_bandwidth))
+
+
+def _misses(plan: Plan, profile: Profile, missed: list[Regret], read_bandwidth: float) -> tuple[Miss, ...]:
+    """Each pair of a choice and the fastest once, whatever budgets it misses at; each configuration is traced once."""
+
+    @cache
+    def seen(configuration: Configuration) -> Traced:
+        return traced(plan.store, plan.tokens, configuration, threads=plan.threads, read_bandwidth=read_bandwidth)
+
+    return tuple(
+        Miss(
+            model,
+            account(profile, model, chosen, seen(chosen)),
+            account(profile, model, fastest, seen(fastest)),
+            _held(profile, model, fastest),
+        )
+        for model, chosen, fastest in dict.fromkeys((each.model, each.chosen, each.fastest) for each in missed)
+    )
 
 
 def _profile(plan: Plan, read_bandwidth: float, path: Path, progress: bool) -> Profile:
@@ -123,6 +142,12 @@ def _profile(plan: Plan, read_bandwidth: float, path: Path, progress: bool) -> P
     if (origin.prompt, origin.tokens, origin.threads, profile.group_sizes) != mine:
         raise EStreamError(f"{path} is the profile of another prompt, threads or group sizes: give another --folder")
     return profile
+
+
+def _held(profile: Profile, model: str, fastest: Configuration) -> int | None:
+    """Q0, if the model takes no other depth and would have run ``fastest`` at another."""
+    depth = peak_depth(profile)
+    return depth if not MODELS[model].searches_depth and fastest.queue_depth != min(depth, fastest.banks) else None
 
 
 def quick_sizes(experts: int) -> tuple[int, ...]:

@@ -195,7 +195,12 @@ def _trial(each: Trial, other: float) -> dict[str, Any]:
         "configurations": len({sample.configuration for sample in each.samples}),
         "regrets": [regret.to_json() | {"noise_floor": each.floors[regret.budget]} for regret in each.regrets],
         "misses": [
-            {"model": miss.model, "chosen": _account(miss.chosen), "fastest": _account(miss.fastest)}
+            {
+                "model": miss.model,
+                "chosen": _account(miss.chosen),
+                "fastest": _account(miss.fastest),
+                "held_to_depth": miss.held_to_depth,
+            }
             for miss in each.misses
         ],
     }

@@ -18,7 +18,7 @@ def table(found: dict[str, Any]) -> str:
     for trial in found["trials"]:
         lines += ["", _heading(trial), *(_choice(regret) for regret in trial["regrets"])]
         for miss in trial["misses"]:
-            lines += [f"why {miss['model']} misses, by profile/trace in seconds:", *map(_account, _both(miss))]
+            lines += [_why(miss), *(_account(miss[each]) for each in ("chosen", "fastest"))]
     lines += ["", *(_verdict(each) for each in found["verdicts"])]
     return "\n".join(lines)
 
@@ -42,8 +42,10 @@ def _choice(regret: dict[str, Any]) -> str:
     )
 
 
-def _both(miss: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return miss["chosen"], miss["fastest"]
+def _why(miss: dict[str, Any]) -> str:
+    depth = miss["held_to_depth"]
+    held = "" if depth is None else f" (its rule for the queue depth holds it to Q={depth})"
+    return f"why {miss['model']} misses{held}, by profile/trace in seconds:"
 
 
 def _account(each: dict[str, Any]) -> str:

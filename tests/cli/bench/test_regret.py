@@ -8,12 +8,14 @@ import pytest
 
 from estream_lab.cli import main
 from estream_lab.cli.bench import regret
+from estream_lab.simulate import SharedBandwidth
 from estream_lab.streaming import Store
 from estream_lab.tuning import misses, sweep, trial
-from estream_lab.tuning.grids import configurations, group_sizes
+from estream_lab.tuning.grids import Configuration, configurations, group_sizes
 from estream_lab.tuning.pilot import Pilot
 from estream_lab.tuning.samples_file import read_samples
 from tests.stores import SPEC, synthetic_store
+from tests.tuning.profiles import calibration, profile, routes
 
 GRID = len(configurations(SPEC.experts))
 SHORT = ["--tokens", "20", "--rounds", "1", "--profile-rounds", "1"]
@@ -91,12 +93,27 @@ def test_a_miss_is_taken_apart(store: str, monkeypatch: pytest.MonkeyPatch, caps
     assert len(told) == len(pairs) and set(told) == pairs
     assert len(asked) == len(set(asked))
     for miss in tried["misses"]:
+        depth = miss["fastest"]["configuration"]["queue_depth"]
+        assert miss["held_to_depth"] in ((None,) if miss["model"] == "shared" else (None, 3 - depth))
         for each in (miss["chosen"], miss["fastest"]):
             off = {part["name"]: abs(part["traced"] - part["predicted"]) for part in each["parts"]}
             assert each["furthest"] == max(off, key=lambda name: off[name])
             assert sum(part["traced"] for part in each["parts"]) > each["traced_seconds"] > 0
     assert main(["bench", "regret", store, *SHORT, "--folder", "k", "--read-bandwidth", "20MB/s"]) == 0
-    assert "why literal misses, by profile/trace in seconds:" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "why literal misses" in out and out.count(", by profile/trace in seconds:") == len(pairs)
+
+
+def test_a_rule_that_leaves_the_depth_of_the_fastest_out_is_told() -> None:
+    loads = routes(2, 4)
+    fast, equal = SharedBandwidth(2e9), SharedBandwidth(1e9)
+    for second, held in ((fast, 2), (equal, 1)):
+        found = profile(loads, [calibration(loads, 1, 1, equal), calibration(loads, 1, 2, second)])
+        for fastest in (Configuration(1, 3, 1), Configuration(2, 3, 1)):
+            told = trial._held(found, "literal", fastest)
+            assert told == (None if fastest.queue_depth == held else held)
+            assert trial._held(found, "shared", fastest) is None
+        assert trial._held(found, "literal", Configuration(1, 1, 1)) is None
 
 
 def test_a_quick_run_says_so_and_measures_a_round_a_sweep(store: str, capsys: pytest.CaptureFixture[str]) -> None:

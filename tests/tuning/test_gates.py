@@ -5,7 +5,6 @@ import pytest
 from estream_lab.errors import EStreamError
 from estream_lab.tuning.gates import MEDIAN_ABOVE_FLOOR, WORST, is_miss, verdict
 from estream_lab.tuning.grids import Configuration
-from estream_lab.tuning.pilot import Pilot
 from estream_lab.tuning.regret import Regret
 
 ONE, OTHER = Configuration(1, 1, 4), Configuration(1, 2, 4)
@@ -35,11 +34,3 @@ def test_what_cannot_be_judged_is_told() -> None:
 def test_a_choice_misses_beyond_either_gate() -> None:
     assert not is_miss(made(0.03), 0.01) and is_miss(made(0.0301), 0.01)
     assert not is_miss(made(0.1), 0.5) and is_miss(made(0.11), 0.5)
-
-
-def test_a_pilot_foretells_what_a_sample_takes() -> None:
-    """Three quarters of the shorter part hide behind the longer one."""
-    pilot = Pilot(open_seconds=0.5, computing_seconds=2.0, needed_bytes=4_000_000)
-    assert pilot.balanced_bandwidth == 2_000_000
-    assert pilot.sample_seconds(1_000_000) == 0.5 + 2 * (4 + 0.5)
-    assert pilot.sample_seconds(4_000_000) == 0.5 + 2 * (2 + 0.25)

@@ -13,7 +13,7 @@ def table(found: dict[str, Any]) -> str:
         f"{found['model'] or 'the store'}, {found['store_bytes'] / 1e6:.1f} MB, {found['tokens']} tokens "
         f"({found['prompt']}), {found['threads']} threads, measured on {found['machine']}{quick}",
         f"two like sweeps of {found['rounds']} rounds each, in turn, and a profile of {found['profile_rounds']}: "
-        f"{found['seconds'] / 60:.1f} minutes",
+        f"{found['seconds'] / 60:.1f} minutes; of equal requests the faster half counts, which nothing else disturbed",
     ]
     for trial in found["trials"]:
         lines += ["", _heading(trial), *(_choice(regret) for regret in trial["regrets"])]

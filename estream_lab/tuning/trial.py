@@ -68,6 +68,11 @@ class Miss:
     fastest: Account
     held_to_depth: int | None
 
+    @property
+    def regret_again(self) -> float:
+        """The regret of the requests that were traced: far from that of the sweep, it was noise."""
+        return self.chosen.traced_seconds / self.fastest.traced_seconds - 1
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -200,6 +200,7 @@ def _trial(each: Trial, other: float) -> dict[str, Any]:
                 "chosen": _account(miss.chosen),
                 "fastest": _account(miss.fastest),
                 "held_to_depth": miss.held_to_depth,
+                "regret_again": miss.regret_again,
             }
             for miss in each.misses
         ],

@@ -45,7 +45,8 @@ def _choice(regret: dict[str, Any]) -> str:
 def _why(miss: dict[str, Any]) -> str:
     depth = miss["held_to_depth"]
     held = "" if depth is None else f" (its rule for the queue depth holds it to Q={depth})"
-    return f"why {miss['model']} misses{held}, by profile/trace in seconds:"
+    again = f"measured again, its regret is {100 * miss['regret_again']:.1f} %"
+    return f"why {miss['model']} misses{held}; {again}; by profile/trace in seconds:"
 
 
 def _account(each: dict[str, Any]) -> str:

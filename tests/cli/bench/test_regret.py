@@ -93,6 +93,8 @@ def test_a_miss_is_taken_apart(store: str, monkeypatch: pytest.MonkeyPatch, caps
     assert len(told) == len(pairs) and set(told) == pairs
     assert len(asked) == len(set(asked))
     for miss in tried["misses"]:
+        seconds = [miss[each]["traced_seconds"] for each in ("chosen", "fastest")]
+        assert miss["regret_again"] == seconds[0] / seconds[1] - 1
         depth = miss["fastest"]["configuration"]["queue_depth"]
         assert miss["held_to_depth"] in ((None,) if miss["model"] == "shared" else (None, 3 - depth))
         for each in (miss["chosen"], miss["fastest"]):
@@ -101,7 +103,7 @@ def test_a_miss_is_taken_apart(store: str, monkeypatch: pytest.MonkeyPatch, caps
             assert sum(part["traced"] for part in each["parts"]) > each["traced_seconds"] > 0
     assert main(["bench", "regret", store, *SHORT, "--folder", "k", "--read-bandwidth", "20MB/s"]) == 0
     out = capsys.readouterr().out
-    assert "why literal misses" in out and out.count(", by profile/trace in seconds:") == len(pairs)
+    assert "why literal misses" in out and out.count("; by profile/trace in seconds:") == len(pairs)
 
 
 def test_a_rule_that_leaves_the_depth_of_the_fastest_out_is_told() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from estream_lab.cli.options import positive, rate
 from estream_lab.engine import PrefillEngine
 from estream_lab.experts.schedule import POLICIES
-from estream_lab.simulate import replayed, shared_bandwidth
+from estream_lab.simulate import both_replays
 from estream_lab.trace import Trace
 from tests.stores import synthetic_store
 from tools.command import ended
@@ -47,16 +47,11 @@ def rows(options: argparse.Namespace, store: Path) -> Iterator[str]:
     for bandwidth in options.bandwidth:
         for schedule, carry_over in [*((name, False) for name in POLICIES), ("early", True)]:
             trace = measured(store, options, schedule=schedule, carry_over=carry_over, read_bandwidth=bandwidth)
-            apart = [found.request_ns / trace.request_ns - 1 for found in both(trace)]
+            apart = [found.request_ns / trace.request_ns - 1 for found in both_replays(trace).values()]
             yield (
                 f"| {bandwidth / 1e6:g} MB/s | {schedule}{', carried over' * carry_over} | "
                 f"{trace.request_ns / 1e6:.1f} ms | {100 * apart[0]:+.2f} % | {100 * apart[1]:+.2f} % |"
             )
-
-
-def both(trace: Trace) -> tuple[Trace, Trace]:
-    """The request replayed from its own times, and with reads that share its bandwidth."""
-    return replayed(trace), replayed(trace, shared_bandwidth(trace))
 
 
 def measured(store: Path, options: argparse.Namespace, **settings: object) -> Trace:

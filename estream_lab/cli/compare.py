@@ -2,11 +2,12 @@
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from estream_lab.cli.options import budget, positive
-from estream_lab.cli.requests import FAMILY, add_request, routes_asked
-from estream_lab.simulate import MODELS, load_device
+from estream_lab.cli.own import subject
+from estream_lab.cli.requests import add_request
 from estream_lab.simulate.rivals import (
     ChunkPadding,
     Contest,
@@ -89,7 +90,20 @@ RIVAL_OPTIONS = (
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
     """Declare the command."""
     parser = commands.add_parser("compare", help="EStream beside rival ways to run a request, all simulated")
+    parser.add_argument(
+        "store",
+        type=Path,
+        metavar="STORE",
+        nargs="?",
+        help="a NAME.estream folder: its model, on this computer as its profile has it, unless --device names another",
+    )
     add_request(parser)
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="of the store, made by estream profile (default: that of its configuration here)",
+    )
     parser.add_argument(
         "--memory-budget", type=budget, required=True, metavar="SIZE", help="most memory of the request, e.g. 1GiB"
     )
@@ -104,8 +118,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
-    device, model = load_device(options.device), MODELS[options.family or FAMILY]
-    routes, origin = routes_asked(options, model)
+    device, model, routes, origin = subject(options)
     contest = Contest.of_routes(device, model, routes, options.memory_budget, origin, options.seed)
     chosen: dict[type[Contestant], dict[str, Any]] = {}
     for option in RIVAL_OPTIONS:

@@ -10,7 +10,7 @@ from estream_lab.engine import PrefillResult
 from estream_lab.errors import EStreamError
 from estream_lab.simulate import load_device
 from estream_lab.simulate.tiles import modelled
-from estream_lab.trace import write_chrome, write_perfetto
+from estream_lab.trace import KINDS, write_trace
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -18,7 +18,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
     parser = commands.add_parser("prefill", help="push a prompt through the model once")
     add_engine(parser)
     add_prompt(parser)
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="write the trace: .json for Chrome, else Perfetto")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help=f"write the trace: {KINDS}")
     parser.add_argument(
         "--steps", type=Path, metavar="FILE", help="with exact: write the steps of the tile pipeline, likewise"
     )
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         steps = modelled(steps, device, *sizes)
     for trace, path in ((result.trace, options.trace), (steps, options.steps)):
         if trace is not None and path is not None:
-            (write_chrome if path.suffix == ".json" else write_perfetto)(trace, path)
+            write_trace(trace, path)
     if options.report is not None:
         write_report(result, options.report)
     if options.json:

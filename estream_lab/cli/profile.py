@@ -13,7 +13,7 @@ from estream_lab.tuning.calibrate import calibrate
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.profile_file import save_profile
 
-ROUNDS = 2
+ROUNDS = 3
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -84,6 +84,7 @@ def figures(profile: Profile) -> dict[str, Any]:
         "measured_other_bytes": profile.measured_other_bytes,
         "non_expert_seconds": float(profile.grid(profile.group_sizes[0]).non_expert.sum()) / 1e9,
         "outside_seconds": profile.outside_ns() / 1e9,
+        "disturbance": profile.disturbance,
         "service_median_error": service.median_error,
         "service_worst_error": service.worst_error,
         "group_sizes": rows,
@@ -103,6 +104,8 @@ def summary(profile: Profile) -> str:
         f"({found['measured_other_bytes'] / 2**20:.1f} seen)",
         f"a request has   {found['non_expert_seconds']:.4f} s of non-expert work until the routes are known, "
         f"{found['outside_seconds']:.4f} s elsewhere",
+        f"disturbed       non-expert work, the same in every request, took {100 * found['disturbance']:.0f} % longer "
+        "in their median than in the fastest: the faster half counts",
         f"service model   {service.fixed_ns / 1e3:.1f} us a group, {service.expert_ns / 1e3:.1f} an expert, "
         f"{service.block_ns / 1e3:.2f} for {service.block} routes; median error "
         f"{100 * service.median_error:.1f} %, worst {100 * service.worst_error:.1f} %",

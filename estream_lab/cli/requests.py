@@ -6,17 +6,17 @@ from pathlib import Path
 from estream_lab.cli.options import positive
 from estream_lab.errors import EStreamError
 from estream_lab.routing import Routes, read_routes
-from estream_lab.simulate import MODELS, ModelShape
+from estream_lab.simulate import MODELS, Device, ModelShape, load_device
 from estream_lab.simulate.workload import drawn_routes
 
-FAMILY, TOKENS = "olmoe", 1024
+FAMILY, TOKENS, DEVICE = "olmoe", 1024, "phone"
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
     """--family, --device, --tokens, --alpha, --seed and --routes."""
     parser.add_argument("--family", choices=list(MODELS), help=f"a public model (default: {FAMILY})")
     parser.add_argument(
-        "--device", default="phone", metavar="NAME", help="a profile in data/devices, or a .json file (default: phone)"
+        "--device", metavar="NAME", help=f"a profile in data/devices, or a .json file (default: {DEVICE})"
     )
     parser.add_argument(
         "--tokens", type=positive, metavar="N", help=f"prompt length, with synthetic routes (default {TOKENS})"
@@ -32,7 +32,16 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 def profile_file(options: argparse.Namespace) -> Path | None:
     """The file that --device names, if it names one."""
-    return Path(options.device) if options.device.endswith(".json") else None
+    return Path(options.device) if options.device is not None and options.device.endswith(".json") else None
+
+
+def device_asked(options: argparse.Namespace) -> Device:
+    """The profile that --device names.
+
+    Raises:
+        EStreamError: as `load_device`.
+    """
+    return load_device(options.device or DEVICE)
 
 
 def routes_asked(options: argparse.Namespace, model: ModelShape) -> tuple[dict[int, Routes], str]:

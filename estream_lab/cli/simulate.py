@@ -5,13 +5,14 @@ import json
 from pathlib import Path
 
 from estream_lab.cli.options import kept_files, positive
-from estream_lab.cli.requests import FAMILY, add_request, profile_file, routes_asked
+from estream_lab.cli.replays import add_replay, replay_file
+from estream_lab.cli.requests import FAMILY, add_request, device_asked, profile_file, routes_asked
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.experts.schedule import POLICIES
-from estream_lab.simulate import MODELS, ModelShape, Settings, Simulation, Workload, load_device, simulate
+from estream_lab.simulate import MODELS, ModelShape, Settings, Simulation, Workload, simulate
 from estream_lab.streaming import Store
-from estream_lab.trace import write_chrome, write_perfetto
+from estream_lab.trace import KINDS, write_trace
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -32,21 +33,24 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         "--banks", type=positive, metavar="B", help="groups in the arena (default 3, at most a layer's groups)"
     )
     parser.add_argument("--queue-depth", type=positive, metavar="Q", default=2, help="outstanding reads (default 2)")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="write the trace: .json for Chrome, else Perfetto")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help=f"write the trace: {KINDS}")
+    add_replay(parser)
     return parser
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command."""
+    if options.replay is not None:
+        return replay_file(options)
     read = {"the store": options.store, "--routes": options.routes, "--device": profile_file(options)}
     check_results({"--trace": options.trace}, read)
-    device, asked = load_device(options.device), _workload(options)
+    device, asked = device_asked(options), _workload(options)
     size = options.group_size or min(8, asked.model.experts)
     banks = options.banks or min(3, asked.rows(size).shape[1])
     settings = Settings(size, banks, options.queue_depth, options.schedule, options.carry_over)
     found = simulate(device, asked, settings)
     if options.trace is not None:
-        (write_chrome if options.trace.suffix == ".json" else write_perfetto)(found.trace, options.trace)
+        write_trace(found.trace, options.trace)
     print(json.dumps(found.to_json()) if options.json else summary(found))
     if options.trace is not None and not options.json:
         print(f"written         {options.trace}")

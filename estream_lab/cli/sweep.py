@@ -109,6 +109,8 @@ def table(found: dict[str, Any]) -> str:
             f"({row['seconds_least']:.4f} to {row['seconds_most']:.4f})  storage idle "
             f"{100 * row['storage_idle']:5.1f} %  arena {row['arena_bytes'] / 2**20:8.1f} MiB"
         )
+    if found.get("regrets"):
+        lines.append("choices, each configuration by the faster half of its samples, which nothing else disturbed:")
     for each in found.get("regrets", ()):
         chosen, fastest = (f"G={c['group_size']} Q={c['queue_depth']} B={c['banks']}"
                            for c in (each["chosen"], each["fastest"]))  # fmt: skip

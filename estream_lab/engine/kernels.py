@@ -1,7 +1,10 @@
 """Kernels compiled, or loaded from numba's cache, before a request is timed."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numba.core import event
@@ -40,6 +43,29 @@ def open_kernels(executor: Executor, kinds: Kinds, shown: bool = False) -> bool:
         load_kernels(*wanted, shown)
         _loaded.add(wanted)
     return first
+
+
+def compile_apart(store: Path) -> None:
+    """Have another process compile the kernels of an engine on ``store``, unless this one has some already.
+
+    Compiling leaves tens of megabytes behind that no process has which finds the kernels kept: whoever measures what an
+    engine's process takes has them compiled apart. A store that can't be opened there is refused here, with a sentence.
+    """
+    if not _loaded:
+        subprocess.run([sys.executable, "-c", APART, str(store)], capture_output=True, stdin=subprocess.DEVNULL)
+
+
+APART = """
+import sys
+from pathlib import Path
+from estream_lab.engine.kernels import load_kernels
+from estream_lab.engine.settings import EngineSettings
+from estream_lab.streaming import Store
+
+store = Store(Path(sys.argv[1]))
+executor = EngineSettings().complete(store).chosen_executor
+load_kernels(executor, frozenset(store.dense.kinds.values()), shown=False)
+"""
 
 
 def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None:

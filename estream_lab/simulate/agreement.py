@@ -4,7 +4,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.experts.decide import Policies
 from estream_lab.experts.retention import Retention
 from estream_lab.experts.schedule import POLICIES, policy
-from estream_lab.simulate.measured import service_times
+from estream_lab.simulate.measured import service_times, shared_bandwidth
 from estream_lab.simulate.replay import replay
 from estream_lab.simulate.storage import Storage
 from estream_lab.trace import Trace
@@ -35,3 +35,13 @@ def replayed(measured: Trace, storage: Storage | None = None) -> Trace:
         )
     policies = Policies(policy(schedule, carry_over=bool(facts.get("carry_over"))))
     return replay(service_times(measured), policies, banks=banks, queue_depth=depth, storage=storage)
+
+
+def both_replays(measured: Trace) -> dict[str, Trace]:
+    """A measured request replayed with "own times" of its reads, and with reads that are "shared": they take their
+    bytes at the declared bandwidth, or at what was reached, and what reads took on top in the median.
+
+    Raises:
+        EStreamError: as `replayed`.
+    """
+    return {"own times": replayed(measured), "shared": replayed(measured, shared_bandwidth(measured))}

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[2] / "data" / "devices"
 MARKS = {
     "published": "printed by the device's maker, or in the paper",
     "inferred": "follows from published numbers",
-    "fitted": "chosen so that simulated times come near published ones",
+    "fitted": "chosen so that simulated times come near published or measured ones",
     "assumed": "made up, or taken from similar devices",
 }
 """How sure a number is, and what that means."""

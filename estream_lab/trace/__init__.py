@@ -2,6 +2,7 @@
 
 from estream_lab.trace.atomic import check_writable, write_atomically
 from estream_lab.trace.chrome import write_chrome
+from estream_lab.trace.files import KINDS, write_trace
 from estream_lab.trace.intervals import union_ns
 from estream_lab.trace.metrics import npu_idle, storage_idle
 from estream_lab.trace.perfetto import write_perfetto
@@ -11,6 +12,7 @@ from estream_lab.trace.tracks import Track, assign_tracks, tracks
 
 __all__ = [
     "CLOCKS",
+    "KINDS",
     "UNITS",
     "Anchor",
     "Provenance",
@@ -27,4 +29,5 @@ __all__ = [
     "write_atomically",
     "write_chrome",
     "write_perfetto",
+    "write_trace",
 ]

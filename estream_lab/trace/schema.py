@@ -161,9 +161,13 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise EStreamError(f"Cannot read the trace {path}: {error.strerror}; check the path.") from error
     except ValueError as error:
-        raise EStreamError(f"{path} is not a trace: it is no JSON; give a file written by Trace.to_json.") from error
+        raise EStreamError(
+            f"{path} is not a trace: it is no JSON; give a file by estream prefill --trace NAME.estream-trace."
+        ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise EStreamError(f"{path} is not a trace of EStream Lab; give a file written by Trace.to_json.")
+        raise EStreamError(
+            f"{path} is not a trace of EStream Lab; give a file by estream prefill --trace NAME.estream-trace."
+        )
     if document.get("version") != VERSION:
         found = document.get("version")
         raise EStreamError(f"{path} is a trace of version {found}, this release reads {VERSION}; record it again.")

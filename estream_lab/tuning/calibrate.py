@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from estream_lab.engine import MemoryPlan, PrefillEngine, PrefillResult
+from estream_lab.engine.kernels import compile_apart
 from estream_lab.engine.memory import RERUN_BYTES
 from estream_lab.errors import EStreamError
 from estream_lab.streaming import Store
@@ -27,7 +28,7 @@ def calibrate(
     prompt: str,
     sizes: Sequence[int] | None = None,
     depths: Sequence[int] = QUEUE_DEPTHS,
-    rounds: int = 2,
+    rounds: int = 3,
     threads: int | None = None,
     read_bandwidth: float | None = None,
     progress: bool = False,
@@ -51,6 +52,7 @@ def calibrate(
     """
     pairs = _pairs(store, group_sizes(store.spec.experts) if sizes is None else sizes, depths)
     smallest = pairs[0][0]
+    compile_apart(store.path)
     runs, peaks = [], []
     with tqdm(
         total=rounds * len(pairs), unit="run", desc="calibration", leave=False, mininterval=PAUSE_SECONDS,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from estream_lab.errors import EStreamError
 from estream_lab.tuning.calibration import Calibration
 from estream_lab.tuning.maxplus import LayerGrid
+from estream_lab.tuning.pooling import pooled
 from estream_lab.tuning.service import ServiceModel
 
 ABOUT = 0.9  # reads start and end some microseconds late
@@ -48,8 +49,10 @@ class Profile:
     Loading samples are pooled within a g and depth, in ns a byte, of reads that had the queue full: L_k at depth q is q
     times what storage takes for the group's bytes, as it is where reads share the bandwidth evenly. (Where storage ends
     one read before it begins the next, half of the samples themselves would be too short.) Non-expert times are pooled
-    across g, executions within a g. Of several requests the median counts. What banks cost is the slope, over the banks
-    of the requests, of what these take outside of their layers' recurrences.
+    across g, executions within a g. Requests of one pool did the same work, and what else a computer does meanwhile can
+    only lengthen it: the median of the faster half of them counts. (A request that was disturbed as a whole would else
+    make its g look slow beside the others.) What banks cost is the slope, over the banks of the requests, of what these
+    take outside of their layers' recurrences.
 
     Attributes:
         origin: see `Origin`.
@@ -106,8 +109,17 @@ class Profile:
         return 1e9 * depth / _ns_per_byte(self.of_size(group_size), depth)
 
     def outside_ns(self) -> float:
-        """The part of a request that no configuration changes: before, between and after the layers' recurrences."""
+        """The part of a request that no configuration changes: before, between and after the layers' recurrences.
+
+        The median over all requests: they had different numbers of banks, which cost time outside of the recurrences.
+        """
         return float(median(run.outside_ns for run in self.runs))
+
+    @property
+    def disturbance(self) -> float:
+        """How much longer non-expert work, the same in all requests, took in their median than in the fastest."""
+        totals = [sum(run.non_expert_ns) for run in self.runs]
+        return median(totals) / min(totals) - 1
 
     @cached_property
     def bank_ns(self) -> float:
@@ -121,7 +133,7 @@ class Profile:
 
     def without_banks_ns(self) -> float:
         """`outside_ns`, less what the banks of each run cost."""
-        return float(median(run.outside_ns - self.bank_ns * run.banks for run in self.runs))
+        return float(pooled([run.outside_ns - self.bank_ns * run.banks for run in self.runs]))
 
     def grid(
         self,
@@ -157,7 +169,7 @@ class Profile:
         grid = LayerGrid.of(
             [reads[:, layer] for layer in range(len(needed))],
             list(executions),
-            np.median([run.non_expert_ns for run in (self.runs if runs is None else runs)], axis=0),
+            pooled([run.non_expert_ns for run in (self.runs if runs is None else runs)]),
             list(needed),
         )
         return replace(grid, bank_ns=self.bank_ns)
@@ -188,13 +200,12 @@ class Profile:
         for i, run in enumerate(runs):
             layer, group, times = np.array(run.executions).T
             found[i, layer, group] = times
-        pooled: NDArray[np.float64] = np.median(found, axis=0)
-        return pooled
+        return pooled(found)
 
 
 def _ns_per_byte(runs: Sequence[Calibration], depth: int) -> float:
-    """L / bytes at this depth, the median of the requests that ran with it."""
-    return depth * median(_storage_ns_per_byte(run) for run in runs if run.queue_depth == depth)
+    """L / bytes at this depth, of the requests that ran with it."""
+    return depth * float(pooled([_storage_ns_per_byte(run) for run in runs if run.queue_depth == depth]))
 
 
 def _storage_ns_per_byte(run: Calibration) -> float:

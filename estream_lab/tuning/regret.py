@@ -12,7 +12,7 @@ from estream_lab.tuning.grids import Configuration
 from estream_lab.tuning.models import LITERAL, Model, model_of
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.samples_file import SweepSample
-from estream_lab.tuning.sweep import medians
+from estream_lab.tuning.sweep import undisturbed_seconds
 
 FEWEST = 5  # configurations that the low budget leaves to choose from
 
@@ -37,8 +37,9 @@ class Regret:
     Attributes:
         model: that chose, of `models.MODELS` or another. budget: its name. budget_bytes: M_max.
         feasible: how many configurations fit.
-        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured. regret: their ratio - 1.
-        peak_rss_bytes: the most that the chosen one took.
+        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured, of the samples
+            that nothing disturbed. regret: their ratio - 1.
+        peak_rss_bytes: the most that the chosen one was seen to take.
     """
 
     model: str
@@ -89,7 +90,7 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
     peaks: dict[Configuration, int] = {}
     for sample in samples:
         peaks[sample.configuration] = max(sample.peak_rss_bytes, peaks.get(sample.configuration, 0))
-    return regrets_of(profile, medians(samples), peaks, model)
+    return regrets_of(profile, undisturbed_seconds(samples), peaks, model)
 
 
 def regrets_of(
@@ -135,7 +136,7 @@ def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, f
 
     The larger of the two; None for a single round.
     """
-    halves = [medians([each for each in samples if each.round % 2 == parity]) for parity in (0, 1)]
+    halves = [undisturbed_seconds([each for each in samples if each.round % 2 == parity]) for parity in (0, 1)]
     both = tuple(each for each in halves[0] if each in halves[1])
     if not both:
         return None

@@ -16,6 +16,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.machine import available_cpus, processor
 from estream_lab.streaming import Store
 from estream_lab.tuning.grids import Configuration
+from estream_lab.tuning.pooling import pooled
 from estream_lab.tuning.samples_file import SamplesFile, SweepSample
 
 SEED = 0
@@ -117,7 +118,18 @@ def _measure(
 
 def medians(samples: Sequence[SweepSample]) -> dict[Configuration, float]:
     """The median seconds of every configuration that was measured."""
-    return {
-        configuration: median(sample.seconds for sample in samples if sample.configuration == configuration)
-        for configuration in dict.fromkeys(sample.configuration for sample in samples)
-    }
+    return {configuration: median(seconds) for configuration, seconds in _by_configuration(samples).items()}
+
+
+def undisturbed_seconds(samples: Sequence[SweepSample]) -> dict[Configuration, float]:
+    """The median seconds of the faster half of every configuration's samples, for what holds configurations to each
+    other: see `pooling.undisturbed`.
+    """
+    return {configuration: float(pooled(seconds)) for configuration, seconds in _by_configuration(samples).items()}
+
+
+def _by_configuration(samples: Sequence[SweepSample]) -> dict[Configuration, list[float]]:
+    found: dict[Configuration, list[float]] = {}
+    for sample in samples:
+        found.setdefault(sample.configuration, []).append(sample.seconds)
+    return found

@@ -5,11 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from estream_lab.cli import main
 from estream_lab.cli.compare import RIVAL_OPTIONS
-from estream_lab.routing import synthetic_routes, write_routes
+from estream_lab.experts.order import ExpertOrder
+from estream_lab.machine import processor
+from estream_lab.models.synthetic import SyntheticSource
+from estream_lab.routing import Routes, synthetic_routes, write_routes
+from estream_lab.streaming import Store
+from estream_lab.streaming.pack import pack_synthetic
+from tests.stores import SPEC
 
 Run = Callable[..., tuple[int, str, str]]
 SHORT = ("--tokens", "64", "--memory-budget", "1GiB")
@@ -143,3 +150,60 @@ def test_what_is_wrong_is_said_in_a_sentence(estream: Run, arguments: tuple[str,
     assert status == 1
     assert sentence in error and sentence in json.loads(out)["error"]
     assert error.count("\n") == 1
+
+
+STORE_BUDGET = ("--memory-budget", "1GiB")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With experts 0 and 9 side by side."""
+    path = tmp_path / "own.estream"
+    places = np.array([0, 9, *range(1, 9)], np.int32)
+    order = ExpertOrder("made up", (places,) * SPEC.layers, "nothing", 0, "0" * 16)
+    pack_synthetic(SyntheticSource(SPEC), path, order=order, progress=False)
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def test_a_store_is_compared_on_this_computer_as_its_profile_has_it(estream: Run, store: Path) -> None:
+    measured = ("--tokens", "30", "--rounds", "1", "--read-bandwidth", "50MB/s", "-o", "p.json")
+    assert estream("profile", str(store), *measured)[0] == 0
+    status, out, _ = estream("compare", str(store), "--profile", "p.json", *STORE_BUDGET, "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["kind"] == "simulated (fitted profile, scope own.estream at 30 tokens)"
+    assert found["machine"] == f"{processor()}, reads limited to 50 MB/s (declared)"
+    assert (found["model"], found["tokens"]) == ("own.estream", 30)
+    assert estream("configure", str(store), "--profile", "p.json", *STORE_BUDGET)[0] == 0
+    assert json.loads(estream("compare", str(store), *STORE_BUDGET, "--json")[1]) == found  # that of the configuration
+    phone = json.loads(estream("compare", str(store), "--device", "phone", *SHORT, "--json")[1])
+    assert (phone["model"], phone["tokens"], phone["device"]) == ("own.estream", 64, "phone")
+
+
+def test_groups_of_a_store_are_of_neighbours_in_its_order(estream: Run, store: Path) -> None:
+    """Routes to experts 0 and 9 alone: one group is read in each layer."""
+    routes = Routes.from_topk([[0, 9]] * 4, np.ones((4, 2), np.float32))
+    write_routes(Path("r.csv"), dict.fromkeys(range(SPEC.layers), routes))
+    command = ("compare", str(store), "--device", "phone", "--routes", "r.csv", *STORE_BUDGET, "--json")
+    found = json.loads(estream(*command)[1])
+    size = found["plans"][0]["settings"]["group_size"]
+    assert contestants(found)["EStream on-demand"]["bytes_read"] == SPEC.layers * size * Store(store).stride
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--profile", "p.json"), "--profile is of a store"),
+        (("STORE", "--family", "olmoe"), "give a store or --family, not both"),
+        (("STORE", "--device", "phone", "--profile", "p.json"), "give --device or --profile, not both"),
+        (("STORE",), "has no configuration whose profile could serve"),
+        (("STORE", "--profile", "none.json"), "can't read the profile none.json"),
+    ],
+)
+def test_a_store_that_cannot_be_compared_is_one_sentence(
+    estream: Run, store: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    given = [str(store) if part == "STORE" else part for part in arguments]
+    status, _, error = estream("compare", *given, *STORE_BUDGET)
+    assert status == 1 and sentence in error and error.count("\n") == 1

@@ -61,7 +61,12 @@ def test_with_a_profile_what_its_choices_cost_is_told(store: str, capsys: pytest
     assert "s.jsonl is a sweep of another read bandwidth (0.0, and this is of 9000000000.0)" in capsys.readouterr().err
     assert main(["sweep", store, *FEW, "--profile", "p.json"]) == 0  # all samples are there
     out = capsys.readouterr().out
-    assert "4 configurations, 8 samples" in out and "regret" in out and "noise floor" in out
+    assert (
+        "4 configurations, 8 samples" in out
+        and "by the faster half of its samples" in out
+        and "regret" in out
+        and "noise floor" in out
+    )
     assert "literal high   budget" in out and "shared  low    budget" in out and "written         s.jsonl" in out
 
 

@@ -8,7 +8,7 @@ import pytest
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
 from estream_lab.experts.schedule import POLICIES
-from estream_lab.simulate import replayed, shared_bandwidth
+from estream_lab.simulate import both_replays, replayed, shared_bandwidth
 from estream_lab.simulate.soc import Settings, simulate
 from estream_lab.trace import Trace
 from tests.stores import synthetic_store
@@ -95,3 +95,8 @@ def test_what_cannot_be_replayed_by_name_is_told() -> None:
     for name, value in (("schedule", "popular"), ("retention", "first")):
         with pytest.raises(EStreamError, match=f"{value}.*: only the published schedules"):
             replayed(replace(trace, provenance={**trace.provenance, name: value}))
+
+
+def test_both_replays_are_those_of_own_times_and_of_a_shared_bandwidth(measured: Run) -> None:
+    real = measured("early", 2)
+    assert both_replays(real) == {"own times": replayed(real), "shared": replayed(real, shared_bandwidth(real))}

@@ -103,17 +103,30 @@ def test_a_grid_tells_which_groups_have_routes_and_a_last_group_has_its_own_byte
     assert grid.needed.runs.tolist() == [160, 170, 180] and grid.runs.sum() == 160 + 170 + 180
 
 
-def test_service_times_are_the_medians_of_their_samples() -> None:
+def test_service_times_are_those_of_the_faster_half_of_requests() -> None:
     loads = routes(2, 4)
-    slow = [calibration(loads, size, 1, FAIR, non_expert=ns) for size, ns in ((2, 1000), (4, 2000), (4, 9000))]
-    found = profile(loads, slow)
-    assert found.grid(2).non_expert.tolist() == [2000, 2000]  # pooled across g
-    assert found.grid(2, runs=slow[:1]).non_expert.tolist() == [1000, 1000]
+    times = ((2, 1000), (4, 2000), (4, 9000), (2, 1500), (4, 8000))
+    runs = [calibration(loads, size, 1, FAIR, non_expert=ns) for size, ns in times]
+    found = profile(loads, runs)
+    assert found.grid(2).non_expert.tolist() == [1500, 1500]  # pooled across g: the median of the fastest three
+    assert found.grid(2, runs=runs[:1]).non_expert.tolist() == [1000, 1000]
+    assert found.disturbance == 1.0  # 2000 in the median, 1000 at least
     assert found.outside_ns() == 5 + 11 + 2 * 7
     # executions are pooled within g
-    fixed = [SERVICE.__class__(1, part, 50, 10, 0, 0, 0) for part in (100, 300, 500)]
+    fixed = [SERVICE.__class__(1, part, 50, 10, 0, 0, 0) for part in (900, 100, 500, 300, 800)]
     runs = [calibration(loads, 4, 1, FAIR, service=service) for service in fixed]
-    assert profile(loads, runs).grid(4).runs == pytest.approx(np.round(fixed[1].predict(loads)))
+    assert profile(loads, runs).grid(4).runs == pytest.approx(np.round(fixed[3].predict(loads)))
+
+
+def test_a_request_that_was_disturbed_as_a_whole_makes_no_group_size_look_slow() -> None:
+    """Reads and executions of one request take twice as long, and those of its g come out as if it hadn't been."""
+    loads = routes(2, 4)
+    slow = SERVICE.__class__(1, 200, 100, 20, 0, 0, 0)
+    quiet = calibration(loads, 2, 1, FAIR)
+    disturbed = calibration(loads, 2, 1, SharedBandwidth(1e9), service=slow, non_expert=6000)
+    found, alone = profile(loads, [disturbed, quiet]).grid(2), profile(loads, [quiet]).grid(2)
+    assert found.reads.tolist() == alone.reads.tolist() and found.runs.tolist() == alone.runs.tolist()
+    assert found.non_expert.tolist() == alone.non_expert.tolist()
 
 
 def test_routes_of_another_prompt_run_as_the_service_model_says() -> None:

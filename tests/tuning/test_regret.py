@@ -75,3 +75,10 @@ def test_the_noise_floor_is_what_one_half_of_a_sweep_loses_against_the_other() -
     floors = noise_floor(made(), samples(seconds))
     assert floors == pytest.approx(dict.fromkeys(("low", "medium", "high"), 0.25))
     assert noise_floor(made(), samples({each: [1.0] for each in GRID})) is None
+
+
+def test_one_disturbed_sample_of_three_changes_nothing() -> None:
+    seconds = {each: [1.0 + i / 10] * 3 for i, each in enumerate(GRID)}
+    quiet = regrets(made(), samples(seconds))
+    disturbed = {each: [values[0], 5.0, values[2]] for each, values in seconds.items()}
+    assert regrets(made(), samples(disturbed)) == quiet

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.cli.bench.comparison import compare
-from estream_lab.cli.bench.workplace import synthetic_store, workplace
+from estream_lab.cli.bench.synthetic import add_synthetic, synthetic_asked
+from estream_lab.cli.bench.workplace import workplace
 from estream_lab.cli.options import add_prompt, made_up_tokens, positive, prompt_tokens
 from estream_lab.cli.results import check_results
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
-from estream_lab.models.synthetic import synthetic_spec
 from estream_lab.streaming import Store
 from estream_lab.trace import write_atomically
 
@@ -23,19 +23,7 @@ def add(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argpa
     """Declare the action."""
     action = actions.add_parser("schedules", help="times and idle shares of the schedules, at several read bandwidths")
     action.add_argument("store", type=Path, nargs="?", metavar="STORE", help="a NAME.estream folder")
-    action.add_argument(
-        "--synthetic", action="store_true", help="instead: random weights in OLMoE's sizes, four layers (1.2 GB)"
-    )
-    for name, default, what in (
-        ("hidden", 2048, "hidden size"),
-        ("ffn", 1024, "size within an expert"),
-        ("layers", 4, "layers"),
-        ("experts", 64, "experts a layer"),
-        ("top-k", 8, "experts a token"),
-    ):
-        action.add_argument(
-            f"--{name}", type=positive, default=default, help=f"with --synthetic: {what} (default {default})"
-        )
+    add_synthetic(action)
     action.add_argument(
         "--folder", type=Path, help="where --synthetic is made and kept (default: a temporary one in the user's cache)"
     )
@@ -84,19 +72,11 @@ def run(options: argparse.Namespace) -> int:
         found = _measure(Store(options.store), options)
     else:
         with workplace(options.folder) as folder:
-            found = _measure(_synthetic(options, folder), options)
+            found = _measure(synthetic_asked(options, folder), options)
     if options.output is not None:
         write_atomically(options.output, json.dumps(found, indent=1).encode() + b"\n")
     print(json.dumps(found) if options.json else table(found))
     return 0
-
-
-def _synthetic(options: argparse.Namespace, folder: Path) -> Store:
-    if options.top_k > options.experts:
-        raise EStreamError(f"--top-k {options.top_k} is more than the {options.experts} experts: give more --experts")
-    shape = {name: getattr(options, name) for name in ("hidden", "ffn", "layers", "experts", "top_k")}
-    heads = max(1, options.hidden // 128)  # OLMoE: 16 of 128
-    return Store(synthetic_store(folder, synthetic_spec(heads=heads, **shape)))
 
 
 def _measure(store: Store, options: argparse.Namespace) -> dict[str, Any]:

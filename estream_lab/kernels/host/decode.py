@@ -10,7 +10,19 @@ from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.features import features
 from estream_lab.kernels.host.vector_ir import COLUMNS, LANES, float_of_bits
 from estream_lab.kernels.layout import BLOCK_BYTES, NIBBLE_BYTES
-from estream_lab.kernels.vectors import F32, I16, I32, I64, constant, floats_of_halves, load, loop, prefetch, store, vector
+from estream_lab.kernels.vectors import (
+    F32,
+    I16,
+    I32,
+    I64,
+    constant,
+    floats_of_halves,
+    load,
+    loop,
+    prefetch,
+    store,
+    vector,
+)
 
 _AHEAD = 8
 _NATIVE_HALF = not features().isdisjoint({"f16c", "avx512f"})

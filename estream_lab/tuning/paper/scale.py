@@ -22,9 +22,9 @@ FULL, FAST = Size(tuple(MODELS), TOKENS), FAST_LENGTHS
 GROUP_SIZE, FEW_BANKS, ALL_BANKS = 8, 3, 8
 """Of the 16.0 %."""
 
-RECORD, EXPERTS, DENSE = "one expert's record", "all experts", "weights beside the experts"
+RECORD, EXPERTS, DENSE = "one expert's record", "all experts", "other weights"
 ARENA, OTHER, PEAK = "arena", "M_other", "peak memory"
-FLOOR, TIME, RATIO = "read floor", "time to first token", "published time over read floor"
+FLOOR, TIME, RATIO = "read floor", "time to first token", "published / floor"
 MEMORY_RANGES = {"qwen3": "qwen3_memory", "mixtral": "mixtral_memory"}
 
 

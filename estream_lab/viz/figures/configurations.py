@@ -7,7 +7,7 @@ from plotly.subplots import make_subplots
 
 from estream_lab.trace import Provenance
 from estream_lab.tuning.paper.configurations import LATENCY, Swept, told
-from estream_lab.tuning.paper.marks import KINDS, Mark
+from estream_lab.tuning.paper.marks import KINDS, NOTED, PUBLISHED, Mark
 from estream_lab.viz.figures.kinds import KIND_COLOURS, SYMBOLS, hover
 from estream_lab.viz.figures.theme import GREY, PANEL_TITLE, SEQUENCE, dress, provenance_line
 
@@ -34,7 +34,7 @@ def configuration_curves(swept: Sequence[Swept], marks: Sequence[Mark], provenan
         for trace in (*_curves(each, number == 0), _choices(each, number == 0), *_published(each, marks)):
             figure.add_trace(trace, **place)
     figure.update_xaxes(title_text="peak memory, GiB", title_font_size=12, nticks=6)
-    figure.update_yaxes(title_text="seconds a request", title_font_size=12, rangemode="tozero")
+    figure.update_yaxes(title_text="seconds a request", title_font_size=12)
     return dress(
         figure, "Time against memory of every configuration", provenance_line(provenance), 240 * rows + 70 * (rows - 1),
         PANEL_TITLE,
@@ -51,6 +51,8 @@ def _curves(swept: Swept, legend: bool) -> list[go.Scatter]:
                 for point in swept.points
                 if (point.configuration.queue_depth, point.configuration.group_size) == (depth, size)
             ]
+            if not points:
+                continue
             factor = "" if rank == 0 else f"{2**rank} "
             curves.append(
                 go.Scatter(
@@ -95,7 +97,7 @@ def _published(swept: Swept, marks: Sequence[Mark]) -> list[go.Scatter]:
     memory = {f"{swept.title}, {told(point.configuration)}": point.peak_bytes for point in swept.points}
     theirs = [mark for mark in marks if mark.quantity == LATENCY and mark.of in memory]
     found = []
-    for kind in ("published", "published, in notes"):
+    for kind in (PUBLISHED, NOTED):
         chosen = [mark for mark in theirs if mark.kind == kind]
         if chosen:
             found.append(
@@ -103,7 +105,7 @@ def _published(swept: Swept, marks: Sequence[Mark]) -> list[go.Scatter]:
                     x=[memory[mark.of] / 2**30 for mark in chosen],
                     y=[mark.value for mark in chosen],
                     mode="markers",
-                    marker={"symbol": SYMBOLS[kind], "size": 9, "color": KIND_COLOURS[kind]},
+                    marker={"symbol": SYMBOLS[kind], "size": 10, "color": KIND_COLOURS[kind]},
                     name=kind,
                     hovertemplate=[hover(mark) for mark in chosen],
                 )

@@ -33,12 +33,11 @@ def expert_loads(workloads: Mapping[str, Workload], provenance: Provenance) -> g
             name=label,
             hovertemplate=f"{label}<br>%{{x:.1f}} % of the experts have %{{y}} routes or more<extra></extra>",
         )
-    figure.add_hline(
-        y=THRESHOLD,
-        line={"color": GREY, "dash": "dot"},
-        annotation_text=f"{THRESHOLD} routes",
-        annotation_position="bottom left",
-    )
+    figure.add_hline(y=THRESHOLD, line={"color": GREY, "dash": "dot"})
+    figure.add_annotation(
+        x=0, xref="paper", y=np.log10(THRESHOLD), text=f"{THRESHOLD} routes", xanchor="left", yanchor="top",
+        showarrow=False,
+    )  # fmt: skip
     figure.update_xaxes(title_text="experts of all layers, busiest first, %", range=[0, 101])
     figure.update_yaxes(title_text="routes of an expert", type="log", dtick=1)
     return dress(figure, "Routes of the experts", provenance_line(provenance), 320)

@@ -1,5 +1,7 @@
 """How marks of each kind look: a reader tells published from measured, simulated and fitted without a colour."""
 
+from collections.abc import Sequence
+
 from estream_lab.tuning.paper.marks import COMPUTED, FITTED, KINDS, MEASURED, NOTED, PUBLISHED, SIMULATED, Mark
 from estream_lab.viz.figures.theme import COLOURS, GREY
 
@@ -20,6 +22,8 @@ KIND_COLOURS = {
     COMPUTED: GREY,
 }
 
+UNIT_BYTES = {"MiB": 2**20, "GiB": 2**30}
+
 
 def hover(mark: Mark) -> str:
     """A mark in words, for plotly."""
@@ -28,7 +32,13 @@ def hover(mark: Mark) -> str:
 
 
 def told(mark: Mark) -> str:
-    """A value with its unit, to three digits; bytes in binary units of GiB."""
+    """A value with its unit, to three digits."""
     if mark.unit == "bytes":
-        return f"{mark.value / 2**30:.3g} GiB"
+        unit = bytes_unit([mark])
+        return f"{mark.value / UNIT_BYTES[unit]:.3g} {unit}"
     return f"{mark.value:.1f} %" if mark.unit == "%" else f"{mark.value:.3g} {mark.unit}"
+
+
+def bytes_unit(marks: Sequence[Mark]) -> str:
+    """The unit in which all of them are short: MiB if they are below a quarter of a GiB."""
+    return "MiB" if max(mark.value for mark in marks) < 2**28 else "GiB"

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 
 from estream_lab.trace import Provenance
 from estream_lab.tuning.paper.lengths import Run, published_seconds
 from estream_lab.tuning.paper.marks import KINDS
 from estream_lab.viz.figures.kinds import SYMBOLS, hover
+from estream_lab.viz.figures.round_numbers import round_numbers
 from estream_lab.viz.figures.theme import SEQUENCE, dress, provenance_line
 
 
@@ -25,7 +27,7 @@ def length_curves(runs: Sequence[Run], provenance: Provenance) -> go.Figure:
             mode="lines+markers",
             line={"color": colour, "width": 2},
             marker={"symbol": [SYMBOLS[run.kind] for run in mine], "size": 8},
-            name=f"{title}, simulated",
+            name=title,
             legendgroup=model,
             hovertemplate=[
                 f"<b>{run.of}</b><br>%{{y:.3f}} s, {run.configuration}<br>{run.kind}: {KINDS[run.kind]}<extra></extra>"
@@ -44,14 +46,24 @@ def length_curves(runs: Sequence[Run], provenance: Provenance) -> go.Figure:
                 x=[run.tokens for run, _ in chosen],
                 y=[mark.value for _, mark in chosen],
                 mode="markers",
-                marker={"symbol": SYMBOLS[kind], "size": 11, "color": colour, "line": {"width": 2}},
+                marker={"symbol": SYMBOLS[kind], "size": 11, "color": colour, "line": {"width": 2, "color": colour}},
                 name=f"{title}, {kind}",
                 legendgroup=model,
+                showlegend=False,
                 hovertemplate=[hover(mark) for _, mark in chosen],
             )
     lengths = sorted({run.tokens for run in runs})
     figure.update_xaxes(
         title_text="tokens of the prompt", type="log", tickvals=lengths, ticktext=list(map(str, lengths))
     )
-    figure.update_yaxes(title_text="seconds to the first token", type="log", dtick="D2")
-    return dress(figure, "Time over the length of the prompt", provenance_line(provenance), 380)
+    low, high = _range([value for trace in figure.data for value in trace.y])
+    figure.update_yaxes(
+        title_text="seconds to the first token", type="log", range=[low, high], tickvals=round_numbers(low, high)
+    )
+    note = "△ simulated □ fitted ◆ published ◇ published, in notes; dotted: how far they are apart"
+    return dress(figure, "Time over the length of the prompt", f"{provenance_line(provenance)}<br>{note}", 380)
+
+
+def _range(seconds: Sequence[float]) -> tuple[float, float]:
+    """Of the logarithmic axis, with room for a mark at both ends."""
+    return float(np.log10(min(seconds))) - 0.05, float(np.log10(max(seconds))) + 0.05

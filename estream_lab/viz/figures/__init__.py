@@ -5,14 +5,18 @@ They read on light and dark pages alike: no background of their own, grey text, 
 
 from estream_lab.viz.figures.accumulator import accumulator_group, accumulator_table
 from estream_lab.viz.figures.attribution import attribution_rows, outlier_curves
+from estream_lab.viz.figures.beside import beside
 from estream_lab.viz.figures.bound_route import bound_route
 from estream_lab.viz.figures.bubbles import bubble_bars, bubble_timeline
 from estream_lab.viz.figures.capacity_tiers import tier_curves
 from estream_lab.viz.figures.compaction import compaction
+from estream_lab.viz.figures.configurations import configuration_curves
 from estream_lab.viz.figures.decoded import decode_outcomes, decode_table
 from estream_lab.viz.figures.distance import distances
 from estream_lab.viz.figures.equality import equality_table
+from estream_lab.viz.figures.expert_loads import expert_loads
 from estream_lab.viz.figures.idle import idle_bars
+from estream_lab.viz.figures.lengths import length_curves
 from estream_lab.viz.figures.memory import memory_bars, run_memory
 from estream_lab.viz.figures.next_tokens import next_tokens
 from estream_lab.viz.figures.padding import capacity_panels, padding_bars
@@ -39,17 +43,21 @@ __all__ = [
     "accumulator_table",
     "attempts_table",
     "attribution_rows",
+    "beside",
     "bound_route",
     "bubble_bars",
     "bubble_timeline",
     "capacity_panels",
     "compaction",
+    "configuration_curves",
     "decode_outcomes",
     "decode_table",
     "distances",
     "equality_table",
+    "expert_loads",
     "explored_table",
     "idle_bars",
+    "length_curves",
     "load_curves",
     "memory_bars",
     "next_tokens",

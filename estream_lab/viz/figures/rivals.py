@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from estream_lab.errors import EStreamError
 from estream_lab.simulate.rivals import EStream, Outcome
 from estream_lab.trace import Provenance
+from estream_lab.viz.figures.round_numbers import round_numbers
 from estream_lab.viz.figures.theme import COLOURS, FAINT, GREY, dress, key, mebibytes, provenance_line
 
 HEIGHT, LINE_PX = 380, 21
@@ -53,9 +54,11 @@ def rival_marks(
     figure.add_annotation(
         x=budget, y=1, yref="paper", text=text, xanchor="left", yanchor="bottom", showarrow=False, xshift=-20
     )
-    figure.update_xaxes(type="log", range=[left, far], tickvals=_ticks(left, right), title_text="peak memory, GiB")
+    figure.update_xaxes(
+        type="log", range=[left, far], tickvals=round_numbers(left, right), title_text="peak memory, GiB"
+    )
     figure.update_yaxes(
-        type="log", range=[low, high], tickvals=_ticks(low, high), title_text="seconds a request", showgrid=False
+        type="log", range=[low, high], tickvals=round_numbers(low, high), title_text="seconds a request", showgrid=False
     )
     lines = [provenance_line(provenance), key({"EStream": OURS, "others": OTHERS}) + "  ○ over the budget"]
     if refused:
@@ -131,14 +134,3 @@ def _range(y: NDArray[np.float64]) -> tuple[float, float]:
     least, most = float(y.min()), float(y.max())
     around = max(0.05 * (most - least), 0.1)
     return least - around, most + around
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two logarithms, from the coarsest steps of a decade that give three of them."""
-    decades = range(int(np.floor(low)), int(np.ceil(high)) + 1)
-    for mantissas in ((1, 2, 5), (1, 1.5, 2, 3, 5, 7), range(1, 10), [tenth / 10 for tenth in range(10, 100)]):
-        values = [float(f"{one}e{decade}") for decade in decades for one in mantissas]
-        ticks = [value for value in values if low <= np.log10(value) <= high]
-        if len(ticks) > 2:
-            break
-    return ticks

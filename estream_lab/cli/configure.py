@@ -9,8 +9,9 @@ from estream_lab.cli.measuring import unprompted
 from estream_lab.cli.options import budget, kept_files
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate
-from estream_lab.tuning.configure import MODELS, Selection, Weighed, select
+from estream_lab.tuning.configure import Selection, Weighed, select
 from estream_lab.tuning.flow_shop import Distances, distances
+from estream_lab.tuning.models import MODELS
 from estream_lab.tuning.pipeline_file import read_pipeline, write_pipeline
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.profile_file import check_profile, load_profile
@@ -40,7 +41,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         choices=list(MODELS),
         default="literal",
         help="the paper's recurrence with its rule for the queue depth (literal, the default), or reads that share "
-        "the storage with as many as are under way, and the depth is searched, too (shared)",
+        "the storage with as many as are under way, banks that cost time, and a depth that is searched (shared)",
     )
     return parser
 

@@ -57,7 +57,7 @@ def figures(profile: Profile) -> dict[str, Any]:
     origin, service = profile.origin, profile.service
     rows = []
     for size in profile.group_sizes:
-        grid = profile.grid(size)
+        grid = profile.grid(size).needed
         rows.append(
             {
                 "group_size": size,

@@ -11,8 +11,8 @@ from estream_lab.cli.measuring import add_measuring, measured_prompt
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.streaming import Store
-from estream_lab.tuning.configure import MODELS
 from estream_lab.tuning.grids import configurations
+from estream_lab.tuning.models import MODELS
 from estream_lab.tuning.profile_file import load_profile
 from estream_lab.tuning.regret import noise_floor, regrets
 from estream_lab.tuning.samples_file import SweepSample, open_samples, read_samples

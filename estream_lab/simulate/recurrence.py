@@ -23,9 +23,18 @@ class Timetable:
 
 
 def recurrence(
-    reads: Sequence[int], runs: Sequence[int], non_expert: int, banks: int, queue_depth: int, schedule: str = "early"
+    reads: Sequence[int],
+    runs: Sequence[int],
+    non_expert: int,
+    banks: int,
+    queue_depth: int,
+    schedule: str = "early",
+    routed: Sequence[bool] | None = None,
 ) -> Timetable:
-    """The times of one layer whose groups are all needed, from empty banks.
+    """The times of one layer, from empty banks: of the groups that are scheduled.
+
+    These are the ones with routes, and those without whose read starts before T^ne is over in the early schedule: they
+    are speculative, and count with X = 0.
 
     d_{k-q} is taken literally: read k waits for read k-q, even if another of the q reads under way ends before. With
     equal L_k that is what q queue places do. With unequal ones a pipeline may read earlier than the recurrence says,
@@ -33,6 +42,7 @@ def recurrence(
 
     Args:
         reads, runs: L_k and X_k. non_expert: T^ne. banks, queue_depth: b and q. schedule: one of the published three.
+        routed: whether a group has routes; by default all have. The X_k of one that hasn't is not looked at.
 
     Raises:
         EStreamError: no such schedule, or lists of unequal length.
@@ -47,15 +57,19 @@ def recurrence(
     d: list[int] = []
     s: list[int] = []
     f: list[int] = []
-    for k in range(len(reads)):
+    for group, (read, run) in enumerate(zip(reads, runs, strict=True)):
+        k, needed = len(a), routed is None or routed[group]
         if schedule == "on-demand":
-            a.append(max(non_expert, _before(f, k - 1)))
+            start = max(non_expert, _before(f, k - 1))
         else:
             routes = non_expert if schedule == "after-routing" else 0
-            a.append(max(_before(d, k - queue_depth), _before(f, k - banks), routes))
-        d.append(a[k] + reads[k])
+            start = max(_before(d, k - queue_depth), _before(f, k - banks), routes)
+        if not needed and (schedule != "early" or start >= non_expert):
+            continue
+        a.append(start)
+        d.append(a[k] + read)
         s.append(max(d[k], non_expert, _before(f, k - 1)))
-        f.append(s[k] + runs[k])
+        f.append(s[k] + (run if needed else 0))
     return Timetable(tuple(a), tuple(d), tuple(s), tuple(f))
 
 

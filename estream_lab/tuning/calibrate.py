@@ -10,10 +10,9 @@ from tqdm import tqdm
 
 from estream_lab.engine import MemoryPlan, PrefillEngine, PrefillResult
 from estream_lab.engine.memory import RERUN_BYTES
-from estream_lab.engine.settings import DEFAULT_BANKS
 from estream_lab.errors import EStreamError
 from estream_lab.streaming import Store
-from estream_lab.tuning.calibration import Calibration
+from estream_lab.tuning.calibration import Calibration, banks_to_calibrate
 from estream_lab.tuning.grids import QUEUE_DEPTHS, group_sizes
 from estream_lab.tuning.profile import Origin, Profile
 from estream_lab.tuning.service import fit
@@ -38,6 +37,7 @@ def calibrate(
     Each g and depth runs ``rounds`` times, all in turn, each in an engine of its own whose first request only touches
     memory. The smallest g comes first, and its memory is watched: M_other is what its process held outside the arena,
     or what the engine plans for a process like it, if that is more (so that the engine accepts what is configured).
+    Banks are those of `calibration.banks_to_calibrate`, of which no layer uses more than it has groups.
 
     Args:
         store: of the model. tokens: (T,), the prompt; ``prompt`` says what it is.
@@ -104,8 +104,8 @@ def _request(
     store: Store, tokens: NDArray[np.int32], size: int, depth: int, **settings: Any
 ) -> tuple[MemoryPlan, PrefillResult]:
     """What is planned, and the second request of an engine."""
-    banks = max(DEFAULT_BANKS, depth + 1)
-    with PrefillEngine.open(store, group_size=size, queue_depth=depth, banks=banks, **settings) as engine:
+    settings |= {"group_size": size, "queue_depth": depth, "banks": banks_to_calibrate(depth)}
+    with PrefillEngine.open(store, **settings) as engine:
         plan = engine.prepare(len(tokens))
         engine.prefill(tokens)
         return plan, engine.prefill(tokens)

@@ -35,6 +35,16 @@ class Execution(NamedTuple):
     ns: int
 
 
+BANKS_A_READ = 2  # one to read into and one to execute from
+
+
+def banks_to_calibrate(queue_depth: int) -> int:
+    """B of a calibrating request: enough for a full queue beside an execution, and another number for every depth, by
+    which a profile tells what banks cost (the paper calibrates a g once, which can't).
+    """
+    return BANKS_A_READ * queue_depth
+
+
 @dataclass(frozen=True)
 class Calibration:
     """What one request at (g, q) took.

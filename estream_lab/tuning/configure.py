@@ -12,22 +12,12 @@ import numpy as np
 
 from estream_lab.engine.memory import most_banks
 from estream_lab.errors import EStreamError
-from estream_lab.tuning.maxplus import Candidate, Choice, Times, best, pipe_times
+from estream_lab.tuning.maxplus import Candidate, Choice, Times, best
+from estream_lab.tuning.models import LITERAL, Model, model_of
 from estream_lab.tuning.profile import Profile
-from estream_lab.tuning.refined import shared_times
 
 PEAK_SHARE = 0.95
 
-
-@dataclass(frozen=True)
-class Model:
-    """How T_pipe is computed, and whether the queue depth is searched as well: the paper's is fixed at Q0."""
-
-    times_of: Times
-    searches_depth: bool
-
-
-MODELS = {"literal": Model(pipe_times, False), "shared": Model(shared_times, True)}
 
 Binds = Literal["memory", "groups", "service times"]
 
@@ -134,7 +124,7 @@ def candidates(profile: Profile) -> tuple[Candidate, ...]:
     )
 
 
-def select(profile: Profile, budget_bytes: int, model: str = "literal") -> Selection:
+def select(profile: Profile, budget_bytes: int, model: str | Model = LITERAL) -> Selection:
     """Choose G, Q and B for a budget.
 
     Ties go to fewer banks, then the smaller arena, then the smaller group.
@@ -142,17 +132,16 @@ def select(profile: Profile, budget_bytes: int, model: str = "literal") -> Selec
     Args:
         profile: of the store on this machine.
         budget_bytes: M_max, the most that the process may have resident, inclusive.
-        model: literal, the paper's recurrence at Q0, or shared, `refined.shared_times` at whichever depth is best.
+        model: one of `MODELS` by its name: literal, the paper's recurrence at Q0, or shared, in which reads share the
+            storage, banks cost time, and the depth is searched; or another.
 
     Raises:
         EStreamError: no such model, or no group size fits; the sentence names the smallest budget that works.
     """
-    if model not in MODELS:
-        raise EStreamError(f"unknown model '{model}': choose one of {', '.join(MODELS)}")
-    times_of = MODELS[model].times_of
-    depths = profile.queue_depths if MODELS[model].searches_depth else (peak_depth(profile),)
+    by = model_of(model)
+    depths = profile.queue_depths if by.searches_depth else (peak_depth(profile),)
     known = candidates(profile)
-    times_of(known[0].grid, 1, 1)  # the kernel is loaded, or compiled, before anything is timed
+    by.times_of(known[0].grid, 1, 1)  # the kernel is loaded, or compiled, before anything is timed
     start = time.perf_counter()
     feasible = [
         Candidate(each.group_size, each.bank_bytes, limit, each.grid)
@@ -161,12 +150,12 @@ def select(profile: Profile, budget_bytes: int, model: str = "literal") -> Selec
     ]
     if not feasible:
         raise EStreamError(_refusal(profile, budget_bytes))
-    choice = _best(feasible, depths, times_of)
+    choice = _best(feasible, depths, by.times_of)
     seconds = time.perf_counter() - start
-    weighed = tuple(_weigh(profile, each, depths, budget_bytes, times_of) for each in known)
+    weighed = tuple(_weigh(profile, each, depths, budget_bytes, by) for each in known)
     chosen = next(each for each in weighed if each.group_size == choice.group_size)
     others = [each for each in feasible if each.group_size != choice.group_size]
-    second = _best(others, depths, times_of).group_size if others else None
+    second = _best(others, depths, by.times_of).group_size if others else None
     runner_up = next((each for each in weighed if each.group_size == second), None)
     return Selection(chosen, runner_up, budget_bytes, profile.other_bytes, seconds, weighed)
 
@@ -186,15 +175,13 @@ def _refusal(profile: Profile, budget_bytes: int) -> str:
     )
 
 
-def _weigh(
-    profile: Profile, candidate: Candidate, depths: Sequence[int], budget_bytes: int, times_of: Times
-) -> Weighed:
+def _weigh(profile: Profile, candidate: Candidate, depths: Sequence[int], budget_bytes: int, model: Model) -> Weighed:
     """All that there is to say about one group size."""
     size = candidate.group_size
     limit = bank_limit(profile, size, budget_bytes)
-    by_depth = np.stack([times_of(candidate.grid, candidate.banks, depth) for depth in depths])  # (depths, banks)
+    by_depth = np.stack([model.times_of(candidate.grid, candidate.banks, depth) for depth in depths])  # (depths, banks)
     times = by_depth.min(axis=0)
-    seconds = (times + profile.outside_ns()) / 1e9
+    seconds = (times + model.outside_ns(profile)) / 1e9
     banks = int(times[:limit].argmin()) + 1 if limit else 0
     depth = depths[int(by_depth[:, banks - 1].argmin())]
     queue = min(depth, banks)
@@ -211,7 +198,7 @@ def _weigh(
         memory_bytes=profile.other_bytes + arena if banks else 0,
         least_bytes=profile.other_bytes + candidate.bank_bytes,
         binds=_binding(times.tolist(), banks),
-        noise_seconds=_noise(profile, size, depth, banks, times_of) if banks else None,
+        noise_seconds=_noise(profile, size, depth, banks, model) if banks else None,
     )
 
 
@@ -222,12 +209,12 @@ def _binding(times: Sequence[float], banks: int) -> Binds:
     return "groups" if banks == len(times) else "service times"
 
 
-def _noise(profile: Profile, size: int, depth: int, banks: int, times_of: Times) -> float | None:
+def _noise(profile: Profile, size: int, depth: int, banks: int, model: Model) -> float | None:
     """Of predictions in seconds, each from the samples of one request at the depth that is chosen."""
     queue = min(depth, banks)
     runs = profile.of_size(size)
     mine = [run for run in runs if run.queue_depth == min(queue, max(run.queue_depth for run in runs))]
     if len(mine) < 2:
         return None
-    found = [times_of(profile.grid(size, runs=[run]), banks, depth)[-1] + run.outside_ns for run in mine]
+    found = [model.times_of(profile.grid(size, runs=[run]), banks, depth)[-1] + run.outside_ns for run in mine]
     return float(np.std(found, ddof=1)) / 1e9

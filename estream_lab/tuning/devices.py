@@ -20,8 +20,8 @@ def device_depth(device: Device) -> int:
 def device_candidates(device: Device, workload: Workload, budget_bytes: int) -> list[Candidate]:
     """The group sizes of the paper's grid of which a bank fits the budget, with as many banks as fit; none may.
 
-    L_k is that of reads which are outstanding together all the time. Groups without routes are left out, though the
-    early schedule may read some; what a device takes to synchronise banks is in neither the recurrence nor here.
+    L_k is that of reads which are outstanding together all the time. What a device takes to synchronise banks is in
+    neither the recurrence nor here.
     """
     return [
         Candidate(size, size * workload.model.expert_bytes, banks, device_grid(device, workload, size))
@@ -35,12 +35,10 @@ def device_grid(device: Device, workload: Workload, group_size: int) -> LayerGri
     passes = service_times_of(device, workload, group_size, 1).passes
     depths = range(1, len(device.read_bandwidths) + 1)
     return LayerGrid.of(
-        [
-            [[read_ns(device, layer.read_bytes[group], depth) for group in layer.needed] for depth in depths]
-            for layer in passes
-        ],
-        [[layer.runs_ns[group] for group in layer.needed] for layer in passes],
+        [[[read_ns(device, count, depth) for count in layer.read_bytes] for depth in depths] for layer in passes],
+        [[layer.runs_ns.get(group, 0) for group in range(len(layer.read_bytes))] for layer in passes],
         [layer.non_expert_ns for layer in passes],
+        [[group in layer.runs_ns for group in range(len(layer.read_bytes))] for layer in passes],
     )
 
 

@@ -32,7 +32,7 @@ class Distances:
 
 
 def distances(grid: LayerGrid, banks: int, queue_depth: int) -> Distances:
-    """Hold a configuration against what other orders of the groups would give.
+    """Hold a configuration against what other orders of the groups would give, those without routes left out.
 
     Only the offline order can be read before the routes are known: the others are what a perfect forecast would give.
 
@@ -42,7 +42,7 @@ def distances(grid: LayerGrid, banks: int, queue_depth: int) -> Distances:
     Raises:
         EStreamError: as `pipe_times`.
     """
-    depth = min(queue_depth, banks)
+    grid, depth = grid.needed, min(queue_depth, banks)
     own = grid.reads[depth - 1] / depth  # of the storage's time
     layers = [slice(first, end) for first, end in zip(grid.offsets[:-1], grid.offsets[1:], strict=True)]
     johnson = [johnson_order(own[each], grid.runs[each]) for each in layers]

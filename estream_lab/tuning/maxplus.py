@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -19,23 +19,29 @@ from estream_lab.kernels.compiled import compiled
 
 @dataclass(frozen=True, eq=False)
 class LayerGrid:
-    """Service times in ns of the scheduled groups of all sparse layers, at one group size. Arrays are copied.
+    """Service times in ns of the groups of all sparse layers, at one group size. Arrays are copied.
 
     Attributes:
         offsets: (layers + 1,) int64; the groups of layer w, in visit order, are offsets[w] to offsets[w + 1]. A layer
             may have none.
         reads: (depths, groups) float64, L_k; row q - 1 for queue depth q.
-        runs: (groups,) float64, X_k.
+        runs: (groups,) float64, X_k; 0 for a group without routes.
         non_expert: (layers,) float64, T^ne.
+        routed: (groups,) bool, whether a group has routes; by default all have. One that hasn't is skipped, unless its
+            read starts before T^ne is over, in the early schedule: then it is speculative.
+        bank_ns: what each bank costs a request beside; the recurrence knows nothing of it, finer models add it.
 
     Raises:
-        EStreamError: shapes that don't fit together, or a time that is negative or no number.
+        EStreamError: shapes that don't fit together, a time that is negative or no number, or one of an execution
+            without routes.
     """
 
     offsets: NDArray[np.int64]
     reads: NDArray[np.float64]
     runs: NDArray[np.float64]
     non_expert: NDArray[np.float64]
+    routed: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, np.bool_))
+    bank_ns: float = 0.0
 
     def __post_init__(self) -> None:
         # Copies, since read-only or strided arrays would each have the kernel compiled once more.
@@ -52,15 +58,40 @@ class LayerGrid:
                 f"reads of shape {self.reads.shape} don't fit {len(self.runs)} executions: "
                 "give a row for each queue depth and a column for each execution"
             )
+        given = np.array(self.routed, np.bool_, order="C")
+        routed = given if given.size else np.ones(len(self.runs), np.bool_)
+        object.__setattr__(self, "routed", routed)
+        if routed.shape != self.runs.shape or self.runs[~routed].any():
+            raise EStreamError(
+                f"routed of shape {routed.shape} doesn't fit {len(self.runs)} executions: give one of each a group, "
+                "and 0 for executions without routes"
+            )
         layers, groups = len(self.non_expert), len(self.runs)
         ends = (0, groups) if layers else (0, 0)
         fits = self.offsets.shape == (layers + 1,) and (self.offsets[0], self.offsets[-1]) == ends
         if not fits or (np.diff(self.offsets) < 0).any():
             raise EStreamError(f"offsets don't divide {groups} groups among {layers} layers: let them rise from 0")
 
+    @property
+    def needed(self) -> Self:
+        """The same without the groups that have no routes."""
+        upto = np.concatenate([[0], self.routed.cumsum()])
+        kept = self.routed
+        return replace(
+            self, offsets=upto[self.offsets], reads=self.reads[:, kept], runs=self.runs[kept], routed=kept[kept]
+        )
+
     @classmethod
-    def of(cls, reads: Sequence[ArrayLike], runs: Sequence[ArrayLike], non_expert: ArrayLike) -> Self:
+    def of(
+        cls,
+        reads: Sequence[ArrayLike],
+        runs: Sequence[ArrayLike],
+        non_expert: ArrayLike,
+        routed: Sequence[ArrayLike] | None = None,
+    ) -> Self:
         """From the times of each layer: ``reads`` (depths, K_w), ``runs`` (K_w,), and one of ``non_expert``.
+
+        ``routed`` (K_w,) of each layer; by default all groups have routes.
 
         Raises:
             EStreamError: as the class, or layers that disagree on how many groups or depths there are.
@@ -74,7 +105,8 @@ class LayerGrid:
                 "executions of (groups,)"
             )
         offsets = np.cumsum([0, *map(len, run)])
-        return cls(offsets, np.concatenate(read, axis=1), np.concatenate(run), np.asarray(non_expert, np.float64))
+        times = np.concatenate(read, axis=1), np.concatenate(run), np.asarray(non_expert, np.float64)
+        return cls(offsets, *times) if routed is None else cls(offsets, *times, np.concatenate(routed))
 
 
 Times = Callable[[LayerGrid, int, int], NDArray[np.float64]]
@@ -109,7 +141,7 @@ def pipe_times(grid: LayerGrid, banks: int, queue_depth: int, schedule: str = "e
     """T_pipe in ns, summed over the layers in order, with 1, 2, … ``banks`` banks: (banks,) float64.
 
     More queue places than banks never help: with b banks q is min(``queue_depth``, b), and L_k is that depth's. A layer
-    without scheduled groups takes T^ne.
+    without scheduled groups takes T^ne. A speculative group counts as one with X = 0; there are at most b in a layer.
 
     Raises:
         EStreamError: no such schedule, no banks, or a depth that the grid has no reads for.
@@ -119,7 +151,7 @@ def pipe_times(grid: LayerGrid, banks: int, queue_depth: int, schedule: str = "e
     times = np.zeros(banks)
     waits, on_demand = name != "early", name == "on-demand"
     depth = int(queue_depth)  # an integer of NumPy's would have the kernel compiled once more
-    _sum_layers(grid.offsets, grid.reads, grid.runs, grid.non_expert, depth, waits, on_demand, times)
+    _sum_layers(grid.offsets, grid.reads, grid.runs, grid.routed, grid.non_expert, depth, waits, on_demand, times)
     return times
 
 
@@ -162,6 +194,7 @@ def _sum_layers(
     offsets: NDArray[np.int64],
     reads: NDArray[np.float64],
     runs: NDArray[np.float64],
+    routed: NDArray[np.bool_],
     non_expert: NDArray[np.float64],
     queue_depth: int,
     waits: bool,
@@ -182,19 +215,46 @@ def _sum_layers(
     ended = np.empty(banks)
     for layer in range(len(non_expert)):
         first = offsets[layer]
+        groups = offsets[layer + 1] - first
         ready = non_expert[layer]
         earliest = ready if waits else 0.0
         ended[:] = ready  # with K = 0; else of no effect, as s_k >= T^ne anyway
-        for k in range(offsets[layer + 1] - first):
+        if routed[first : first + groups].all():
+            for k in range(groups):
+                for b in range(1, banks + 1):
+                    q = min(queue_depth, b)
+                    start = _start(read_end, run_end, banks + k, b, q, ready, earliest, on_demand)
+                    read = start + reads[q - 1, first + k]
+                    read_end[banks + k, b - 1] = read
+                    ended[b - 1] = max(read, ended[b - 1]) + runs[first + k]
+                    run_end[banks + k, b - 1] = ended[b - 1]
+        else:  # how many groups have been scheduled depends on the banks
             for b in range(1, banks + 1):
-                q = min(queue_depth, b)
-                if on_demand:
-                    start = max(ready, run_end[banks + k - 1, b - 1])
-                else:
-                    start = max(earliest, max(read_end[banks + k - q, b - 1], run_end[banks + k - b, b - 1]))
-                read = start + reads[q - 1, first + k]
-                read_end[banks + k, b - 1] = read
-                ended[b - 1] = max(read, ended[b - 1]) + runs[first + k]
-                run_end[banks + k, b - 1] = ended[b - 1]
+                q, at = min(queue_depth, b), banks
+                for group in range(first, first + groups):
+                    start = _start(read_end, run_end, at, b, q, ready, earliest, on_demand)
+                    if not routed[group] and (waits or start >= ready):
+                        continue
+                    read_end[at, b - 1] = start + reads[q - 1, group]
+                    ended[b - 1] = max(read_end[at, b - 1], ended[b - 1]) + runs[group]
+                    run_end[at, b - 1] = ended[b - 1]
+                    at += 1
         for b in range(banks):
             times[b] += ended[b]
+
+
+@compiled
+def _start(
+    read_end: NDArray[np.float64],
+    run_end: NDArray[np.float64],
+    at: int,
+    b: int,
+    q: int,
+    ready: float,
+    earliest: float,
+    on_demand: bool,
+) -> float:
+    """a_k of the group at row ``at`` of both arrays."""
+    if on_demand:
+        return float(max(ready, run_end[at - 1, b - 1]))
+    return float(max(earliest, max(read_end[at - q, b - 1], run_end[at - b, b - 1])))

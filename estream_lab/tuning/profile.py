@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import median
+from statistics import linear_regression, median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,8 @@ class Profile:
     Loading samples are pooled within a g and depth, in ns a byte, of reads that had the queue full: L_k at depth q is q
     times what storage takes for the group's bytes, as it is where reads share the bandwidth evenly. (Where storage ends
     one read before it begins the next, half of the samples themselves would be too short.) Non-expert times are pooled
-    across g, executions within a g. Of several requests the median counts.
+    across g, executions within a g. Of several requests the median counts. What banks cost is the slope, over the banks
+    of the requests, of what these take outside of their layers' recurrences.
 
     Attributes:
         origin: see `Origin`.
@@ -108,13 +109,27 @@ class Profile:
         """The part of a request that no configuration changes: before, between and after the layers' recurrences."""
         return float(median(run.outside_ns for run in self.runs))
 
+    @cached_property
+    def bank_ns(self) -> float:
+        """What one bank more adds to a request, whatever is read into it, by least squares; 0 where all requests had as
+        many banks, or those with more took less.
+        """
+        banks = [float(run.banks) for run in self.runs]
+        if len(set(banks)) == 1:
+            return 0.0
+        return max(0.0, linear_regression(banks, [float(run.outside_ns) for run in self.runs]).slope)
+
+    def without_banks_ns(self) -> float:
+        """`outside_ns`, less what the banks of each run cost."""
+        return float(median(run.outside_ns - self.bank_ns * run.banks for run in self.runs))
+
     def grid(
         self,
         group_size: int,
         routes: NDArray[np.int64] | None = None,
         runs: Sequence[Calibration] | None = None,
     ) -> LayerGrid:
-        """The service times of one g, in visit order, without groups that have no routes.
+        """The service times of one g, in visit order.
 
         Args:
             group_size: g.
@@ -139,12 +154,13 @@ class Profile:
             executions = self._executions(everything if runs is None else runs, needed)
         else:
             executions = np.stack([self.service.predict(layer) for layer in loads])
-        layers = range(len(needed))
-        return LayerGrid.of(
-            [reads[:, layer, needed[layer]] for layer in layers],
-            [executions[layer, needed[layer]] for layer in layers],
+        grid = LayerGrid.of(
+            [reads[:, layer] for layer in range(len(needed))],
+            list(executions),
             np.median([run.non_expert_ns for run in (self.runs if runs is None else runs)], axis=0),
+            list(needed),
         )
+        return replace(grid, bank_ns=self.bank_ns)
 
     def _grouped(self, routes: NDArray[np.int64], group_size: int) -> NDArray[np.int64]:
         """(layers, E) as (layers, K, g); a last group's missing experts have no routes."""

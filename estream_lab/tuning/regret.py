@@ -1,4 +1,4 @@
-"""Regret: by how much a chosen configuration is slower than the best that a budget has, all of them measured."""
+"""Regret: by how much a chosen configuration is slower than the best that a budget has, all of them known."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from estream_lab.errors import EStreamError
 from estream_lab.tuning.configure import select
 from estream_lab.tuning.grids import Configuration
+from estream_lab.tuning.models import LITERAL, Model, model_of
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.samples_file import SweepSample
 from estream_lab.tuning.sweep import medians
@@ -34,10 +35,10 @@ class Regret:
     """One choice held against a sweep.
 
     Attributes:
-        model: that chose, of `configure.MODELS`. budget: its name. budget_bytes: M_max.
+        model: that chose, of `models.MODELS` or another. budget: its name. budget_bytes: M_max.
         feasible: how many configurations fit.
         chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured. regret: their ratio - 1.
-        peak_rss_bytes: the most that the chosen one was seen to take.
+        peak_rss_bytes: the most that the chosen one took.
     """
 
     model: str
@@ -85,7 +86,23 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
     Raises:
         EStreamError: a choice that the sweep didn't measure.
     """
-    seconds = medians(samples)
+    peaks: dict[Configuration, int] = {}
+    for sample in samples:
+        peaks[sample.configuration] = max(sample.peak_rss_bytes, peaks.get(sample.configuration, 0))
+    return regrets_of(profile, medians(samples), peaks, model)
+
+
+def regrets_of(
+    profile: Profile,
+    seconds: Mapping[Configuration, float],
+    peak_bytes: Mapping[Configuration, int],
+    model: str | Model = LITERAL,
+) -> tuple[Regret, ...]:
+    """The same against what every configuration took, in seconds and in bytes.
+
+    Raises:
+        EStreamError: a choice that isn't among them.
+    """
     found = []
     for budget in budgets(tuple(seconds), profile.slot_bytes, profile.other_bytes):
         weighed = select(profile, budget.bytes, model).chosen
@@ -96,10 +113,9 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
                 "group sizes and queue depths of the profile"
             )
         fastest = _fastest(seconds, budget.feasible)
-        peak = max(sample.peak_rss_bytes for sample in samples if sample.configuration == chosen)
         found.append(
             Regret(
-                model=model,
+                model=model_of(model).name,
                 budget=budget.name,
                 budget_bytes=budget.bytes,
                 feasible=len(budget.feasible),
@@ -108,7 +124,7 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
                 chosen_seconds=seconds[chosen],
                 fastest_seconds=seconds[fastest],
                 regret=seconds[chosen] / seconds[fastest] - 1,
-                peak_rss_bytes=peak,
+                peak_rss_bytes=peak_bytes[chosen],
             )
         )
     return tuple(found)

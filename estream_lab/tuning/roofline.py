@@ -18,7 +18,8 @@ from estream_lab.tuning.maxplus import Candidate, Choice, LayerGrid, best
 def roofline_times(grid: LayerGrid, banks: int, queue_depth: int) -> NDArray[np.float64]:
     """max(ΣL / q, T^ne + ΣX) in ns, summed over the layers, with 1, 2, … ``banks`` banks: (banks,) float64.
 
-    As in `maxplus.pipe_times`, q is min(``queue_depth``, b) with b banks, and that is all that banks matter.
+    As in `maxplus.pipe_times`, q is min(``queue_depth``, b) with b banks, and that is all that banks matter. Groups
+    without routes take nothing.
 
     Raises:
         EStreamError: no banks, or a depth that the grid has no reads for.
@@ -28,6 +29,7 @@ def roofline_times(grid: LayerGrid, banks: int, queue_depth: int) -> NDArray[np.
             f"no roofline for {banks} banks at queue depth {queue_depth}: give at least one bank and a depth from 1 to "
             f"{len(grid.reads)}"
         )
+    grid = grid.needed
     compute = grid.non_expert + _by_layer(grid, grid.runs)  # (layers,)
     lanes = [np.maximum(_by_layer(grid, grid.reads[q - 1]) / q, compute).sum() for q in range(1, queue_depth + 1)]
     return np.array([lanes[min(queue_depth, b) - 1] for b in range(1, banks + 1)])

@@ -1,7 +1,5 @@
 """The recurrence over grids: worked examples, explicit max-plus matrices, and the choice (laws: test_maxplus_laws)."""
 
-from functools import reduce
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,39 +10,10 @@ from estream_lab.simulate import recurrence
 from estream_lab.tuning import Candidate, Choice, LayerGrid, best, maxplus, pipe_times
 
 from .grids import SCHEDULES, Layer, grid_of, layers, time_of
+from .matrices import by_matrices, library_times, times
 
 A = Layer([4, 4, 4, 4], [2, 3, 1, 2], 5)
 B = Layer([9, 1, 1, 1], [1, 1, 1, 1], 2)
-
-
-def by_matrices(layer: Layer, banks: int, depth: int, schedule: str) -> float:
-    """x_k = M_k ⊗ x_{k-1} from the definition: x holds q read ends, b execution ends (newest first), T^ne and 0."""
-    size = depth + banks + 2
-    newest_run, ready, zero = depth, depth + banks, depth + banks + 1
-    state = np.zeros((size, 1))
-    state[ready] = layer.non_expert
-    steps = []
-    for read, run in zip(layer.reads, layer.runs, strict=True):
-        step = np.full((size, size), -np.inf)
-        if schedule == "on-demand":
-            step[0, [ready, newest_run]] = read
-        else:
-            step[0, [depth - 1, depth + banks - 1, zero]] = read
-            if schedule == "after-routing":
-                step[0, ready] = read
-        step[newest_run] = step[0] + run
-        step[newest_run, [ready, newest_run]] = np.maximum(step[newest_run, [ready, newest_run]], run)
-        for kept in range(size):  # older ends move back by one, constants stay
-            if kept not in (0, newest_run):
-                step[kept, kept if kept in (ready, zero) else kept - 1] = 0
-        steps.append(step)
-    whole = reduce(lambda product, step: times(step, product), steps)  # products first, as matrices allow
-    return float(times(whole, state)[newest_run, 0])
-
-
-def times(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """left ⊗ right: max in the place of a sum, sum in the place of a product."""
-    return (left[:, :, None] + right[None]).max(axis=1)
 
 
 def test_worked_example_a() -> None:
@@ -101,6 +70,27 @@ def test_a_grid_sums_its_layers_with_the_reads_of_the_depth_in_use(
         ]
         expected.append(sum(f[-1] if f else x.non_expert for f, x in zip(ends, drawn, strict=True)))
     assert pipe_times(grid, banks, 2, schedule).tolist() == expected
+
+
+whole_or_nothing = st.one_of(st.just(-np.inf), st.integers(-9, 9).map(float))
+
+
+@given(data=st.data(), sizes=st.tuples(*[st.integers(1, 5)] * 3))
+def test_products_are_those_of_a_public_library(data: st.DataObject, sizes: tuple[int, int, int]) -> None:
+    rows, inner, columns = sizes
+    left, right = (
+        np.array(data.draw(st.lists(whole_or_nothing, min_size=m * n, max_size=m * n))).reshape(m, n)
+        for m, n in ((rows, inner), (inner, columns))
+    )
+    assert (times(left, right) == library_times(left, right)).all()
+
+
+@given(layer=layers(), banks=st.integers(1, 6), depth=st.integers(1, 3), schedule=st.sampled_from(SCHEDULES))
+def test_the_kernel_agrees_with_matrices_that_a_public_library_multiplies(
+    layer: Layer, banks: int, depth: int, schedule: str
+) -> None:
+    found = time_of(layer, banks, depth, schedule)
+    assert found == by_matrices(layer, banks, min(depth, banks), schedule, library_times)
 
 
 def test_the_best_is_the_fastest_and_of_equals_the_fewest_banks_the_smallest_arena_the_smallest_group() -> None:

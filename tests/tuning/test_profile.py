@@ -92,13 +92,15 @@ def test_lone_reads_are_no_part_of_a_full_queue() -> None:
     assert found.grid(2).reads[-1] == pytest.approx(2000)
 
 
-def test_a_grid_has_the_groups_with_routes_and_a_last_group_its_own_bytes() -> None:
+def test_a_grid_tells_which_groups_have_routes_and_a_last_group_has_its_own_bytes() -> None:
     loads = np.array([[1, 0, 0, 0, 2], [0, 0, 3, 0, 0], [0, 0, 0, 0, 0]])
     ones = np.ones_like(loads)
     grid = profile(ones, [calibration(ones, 2, 1, FAIR)]).grid(2, loads)
-    assert grid.offsets.tolist() == [0, 2, 3, 3]
-    assert grid.reads.tolist() == [[1000, 500, 1000]]  # at depth 1, the only one
-    assert grid.runs.tolist() == [160, 170, 180]
+    assert grid.offsets.tolist() == [0, 3, 6, 9] and grid.reads.tolist() == [[1000, 1000, 500] * 3]  # at depth 1 alone
+    assert grid.routed.tolist() == [True, False, True, False, True, False, False, False, False]
+    assert grid.needed.offsets.tolist() == [0, 2, 3, 3]
+    assert grid.needed.reads.tolist() == [[1000, 500, 1000]]
+    assert grid.needed.runs.tolist() == [160, 170, 180] and grid.runs.sum() == 160 + 170 + 180
 
 
 def test_service_times_are_the_medians_of_their_samples() -> None:

@@ -2,9 +2,9 @@
 
 import argparse
 
-from estream_lab.cli.bench import configure, kernels, prefill, scale, schedules, start
+from estream_lab.cli.bench import configure, kernels, orders, pairs, prefill, scale, schedules, start
 
-ACTIONS = (configure, kernels, prefill, scale, schedules, start)
+ACTIONS = (configure, kernels, orders, pairs, prefill, scale, schedules, start)
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> tuple[argparse.ArgumentParser, ...]:

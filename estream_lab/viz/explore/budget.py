@@ -42,6 +42,10 @@ class BudgetExplorer(Explorer):
         settings = f"{profile} · {model} model · budget {mebibytes(selection.budget_bytes)}"
         return Picture(choices_drawing(selection, chosen), told(selection), settings)
 
+    def budget(self, profile: str) -> int:
+        """Bytes that the slider stands for with that profile."""
+        return budget(self.profiles[profile], self.values["step"])
+
     def _select(self, profile: str, model: str, step: int) -> Selection:
         return select(self.profiles[profile], budget(self.profiles[profile], step), model)
 
@@ -64,13 +68,16 @@ def told(selection: Selection) -> str:
     """A selection in words: the choice, what binds, and its margin."""
     chosen, runner_up = selection.chosen, selection.runner_up
     head = (
-        f"<b>Of {mebibytes(selection.budget_bytes)}: G={chosen.group_size} B={chosen.banks} Q={chosen.queue_depth}</b>, "
+        f"<b>Of {mebibytes(selection.budget_bytes)}: "
+        f"G={chosen.group_size} B={chosen.banks} Q={chosen.queue_depth}</b>, "
         f"{chosen.predicted_seconds:.4f} s predicted in {mebibytes(chosen.memory_bytes)}; {BINDS[chosen.binds]}."
     )
     margin, noise = selection.margin_seconds, selection.margin_noise_seconds
     if runner_up is None or margin is None:
         return f"{head}<br>No other group size fits."
-    against = "" if noise is None else f", {'more' if margin > noise else 'no more'} than the noise of {noise * 1e3:.2f} ms"
+    against = ""
+    if noise is not None:
+        against = f", {'more' if margin > noise else 'no more'} than the noise of {noise * 1e3:.2f} ms"
     return (
         f"{head}<br>Runner-up: G={runner_up.group_size} B={runner_up.banks} Q={runner_up.queue_depth}, "
         f"{margin * 1e3:+.2f} ms{against}."

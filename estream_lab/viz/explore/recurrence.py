@@ -50,7 +50,9 @@ def told(layer: ScheduledLayer) -> str:
     """T_pipe as the sum of the path's steps, and what each of them waited for."""
     parts = []
     for step in layer.path:
-        name = "T<sup>ne</sup>" if step.k < 0 else f"{'L' if step.kind == 'read' else 'X'}<sub>{layer.names[step.k]}</sub>"
+        name = (
+            "T<sup>ne</sup>" if step.k < 0 else f"{'L' if step.kind == 'read' else 'X'}<sub>{layer.names[step.k]}</sub>"
+        )
         parts.append(f"{name} {step.end - step.start}")
     waits = [step.waited_for for step in layer.path if step.waited_for != START]
     counts = ", ".join(

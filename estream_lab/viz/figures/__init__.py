@@ -8,10 +8,13 @@ from estream_lab.viz.figures.attribution import attribution_rows, outlier_curves
 from estream_lab.viz.figures.bound_route import bound_route
 from estream_lab.viz.figures.bubbles import bubble_bars, bubble_timeline
 from estream_lab.viz.figures.capacity_tiers import tier_curves
+from estream_lab.viz.figures.choices import choices
 from estream_lab.viz.figures.compaction import compaction
+from estream_lab.viz.figures.critical_path import critical_paths
 from estream_lab.viz.figures.decoded import decode_outcomes, decode_table
 from estream_lab.viz.figures.distance import distances
 from estream_lab.viz.figures.equality import equality_table
+from estream_lab.viz.figures.flow_shop import order_bars
 from estream_lab.viz.figures.idle import idle_bars
 from estream_lab.viz.figures.memory import memory_bars, run_memory
 from estream_lab.viz.figures.next_tokens import next_tokens
@@ -21,6 +24,7 @@ from estream_lab.viz.figures.plans import plan_curves
 from estream_lab.viz.figures.protocol import attempts_table, explored_table, rules_table
 from estream_lab.viz.figures.reads import read_bars
 from estream_lab.viz.figures.records import records_table
+from estream_lab.viz.figures.regret import regret_surface
 from estream_lab.viz.figures.rivals import rival_marks
 from estream_lab.viz.figures.router import router_scores, weight_sums
 from estream_lab.viz.figures.routes import load_curves, route_load, routes_heatmap
@@ -28,6 +32,7 @@ from estream_lab.viz.figures.skew import skew_bars
 from estream_lab.viz.figures.slots import slot_states
 from estream_lab.viz.figures.step_diagram import step_diagram
 from estream_lab.viz.figures.steps import step_timeline
+from estream_lab.viz.figures.terms import terms_table
 from estream_lab.viz.figures.tile_plan import tile_plan
 from estream_lab.viz.figures.tiles import packed_layout, tile_layout
 from estream_lab.viz.figures.timeline import timeline
@@ -43,7 +48,9 @@ __all__ = [
     "bubble_bars",
     "bubble_timeline",
     "capacity_panels",
+    "choices",
     "compaction",
+    "critical_paths",
     "decode_outcomes",
     "decode_table",
     "distances",
@@ -53,6 +60,7 @@ __all__ = [
     "load_curves",
     "memory_bars",
     "next_tokens",
+    "order_bars",
     "outlier_curves",
     "packed_layout",
     "padding_bars",
@@ -60,6 +68,7 @@ __all__ = [
     "plan_curves",
     "read_bars",
     "records_table",
+    "regret_surface",
     "rival_marks",
     "route_load",
     "router_scores",
@@ -70,6 +79,7 @@ __all__ = [
     "slot_states",
     "step_diagram",
     "step_timeline",
+    "terms_table",
     "tier_curves",
     "tile_layout",
     "tile_plan",

@@ -55,8 +55,7 @@ LEFT = 96  # px: the rows' names
 
 
 class Bar(NamedTuple):
-    """A bar: its row, start and duration, colour, the number on it, the number's colour, and what it tells the pointer.
-    """
+    """A bar: its row, start and duration, colour, the number on it and its colour, what it tells the pointer."""
 
     row: int
     start: int
@@ -143,7 +142,7 @@ def _traces(layer: ScheduledLayer, places: int) -> list[dict[str, Any]]:
         "base": np.array(starts, float),
         "y": np.array(rows, float),
         "width": WIDTH,
-        "marker": {"color": list(colours), "line": {"width": 0}},
+        "marker": {"color": list(colours), "line": {"color": GREY, "width": 0.5}},
         "text": list(numbers),
         "textposition": "inside",
         "insidetextanchor": "middle",

@@ -1,4 +1,4 @@
-"""A layer by the recurrence as a table: each maximum with its terms, in the colour of the constraint that attains it."""
+"""A layer by the recurrence as a table: each maximum with its terms, in the colour of the one that attains it."""
 
 from collections.abc import Sequence
 

@@ -8,9 +8,7 @@ from estream_lab.viz.figures.attribution import attribution_rows, outlier_curves
 from estream_lab.viz.figures.bound_route import bound_route
 from estream_lab.viz.figures.bubbles import bubble_bars, bubble_timeline
 from estream_lab.viz.figures.capacity_tiers import tier_curves
-from estream_lab.viz.figures.choices import choices
 from estream_lab.viz.figures.compaction import compaction
-from estream_lab.viz.figures.critical_path import critical_paths
 from estream_lab.viz.figures.decoded import decode_outcomes, decode_table
 from estream_lab.viz.figures.distance import distances
 from estream_lab.viz.figures.equality import equality_table
@@ -24,7 +22,6 @@ from estream_lab.viz.figures.plans import plan_curves
 from estream_lab.viz.figures.protocol import attempts_table, explored_table, rules_table
 from estream_lab.viz.figures.reads import read_bars
 from estream_lab.viz.figures.records import records_table
-from estream_lab.viz.figures.regret import regret_surface
 from estream_lab.viz.figures.rivals import rival_marks
 from estream_lab.viz.figures.router import router_scores, weight_sums
 from estream_lab.viz.figures.routes import load_curves, route_load, routes_heatmap
@@ -32,7 +29,6 @@ from estream_lab.viz.figures.skew import skew_bars
 from estream_lab.viz.figures.slots import slot_states
 from estream_lab.viz.figures.step_diagram import step_diagram
 from estream_lab.viz.figures.steps import step_timeline
-from estream_lab.viz.figures.terms import terms_table
 from estream_lab.viz.figures.tile_plan import tile_plan
 from estream_lab.viz.figures.tiles import packed_layout, tile_layout
 from estream_lab.viz.figures.timeline import timeline
@@ -48,9 +44,7 @@ __all__ = [
     "bubble_bars",
     "bubble_timeline",
     "capacity_panels",
-    "choices",
     "compaction",
-    "critical_paths",
     "decode_outcomes",
     "decode_table",
     "distances",
@@ -68,7 +62,6 @@ __all__ = [
     "plan_curves",
     "read_bars",
     "records_table",
-    "regret_surface",
     "rival_marks",
     "route_load",
     "router_scores",
@@ -79,7 +72,6 @@ __all__ = [
     "slot_states",
     "step_diagram",
     "step_timeline",
-    "terms_table",
     "tier_curves",
     "tile_layout",
     "tile_plan",

@@ -1,6 +1,7 @@
 """Event simulation: the policies of a live lane on a virtual clock, with service times in place of work."""
 
 from estream_lab.simulate.agreement import both_replays, replayed
+from estream_lab.simulate.critical_path import ScheduledLayer
 from estream_lab.simulate.device import Device, load_device
 from estream_lab.simulate.measured import service_times, shared_bandwidth
 from estream_lab.simulate.models import MODELS, ModelShape
@@ -18,6 +19,7 @@ __all__ = [
     "LayerTimes",
     "ModelShape",
     "OwnTimes",
+    "ScheduledLayer",
     "ServiceTimes",
     "Settings",
     "SharedBandwidth",

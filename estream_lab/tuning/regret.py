@@ -72,13 +72,26 @@ def budgets(configurations: Sequence[Configuration], slot_bytes: int, other_byte
     """
     if not configurations:
         raise EStreamError("a grid without configurations has no budgets: give one")
-    needs = {each: other_bytes + each.banks * each.group_size * slot_bytes for each in configurations}
+    needs = _needs(configurations, slot_bytes, other_bytes)
     sizes = sorted(needs.values())
     low, high = sizes[min(FEWEST, len(sizes)) - 1], sizes[-1]
     return tuple(
-        Budget(name, size, tuple(each for each in configurations if needs[each] <= size))
-        for name, size in (("low", low), ("medium", (low + high) // 2), ("high", high))
+        _budget(name, size, needs) for name, size in (("low", low), ("medium", (low + high) // 2), ("high", high))
     )
+
+
+def every_budget(configurations: Sequence[Configuration], slot_bytes: int, other_bytes: int) -> tuple[Budget, ...]:
+    """All budgets that make a difference: from each on, another configuration fits. They are named by their bytes."""
+    needs = _needs(configurations, slot_bytes, other_bytes)
+    return tuple(_budget(str(size), size, needs) for size in sorted(set(needs.values())))
+
+
+def _needs(configurations: Sequence[Configuration], slot_bytes: int, other_bytes: int) -> dict[Configuration, int]:
+    return {each: other_bytes + each.banks * each.group_size * slot_bytes for each in configurations}
+
+
+def _budget(name: str, size: int, needs: Mapping[Configuration, int]) -> Budget:
+    return Budget(name, size, tuple(each for each, need in needs.items() if need <= size))
 
 
 def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "literal") -> tuple[Regret, ...]:
@@ -87,10 +100,15 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
     Raises:
         EStreamError: a choice that the sweep didn't measure.
     """
-    peaks: dict[Configuration, int] = {}
+    return regrets_of(profile, undisturbed_seconds(samples), peaks(samples), model)
+
+
+def peaks(samples: Sequence[SweepSample]) -> dict[Configuration, int]:
+    """The most bytes that every configuration was seen to take."""
+    found: dict[Configuration, int] = {}
     for sample in samples:
-        peaks[sample.configuration] = max(sample.peak_rss_bytes, peaks.get(sample.configuration, 0))
-    return regrets_of(profile, undisturbed_seconds(samples), peaks, model)
+        found[sample.configuration] = max(sample.peak_rss_bytes, found.get(sample.configuration, 0))
+    return found
 
 
 def regrets_of(
@@ -104,31 +122,42 @@ def regrets_of(
     Raises:
         EStreamError: a choice that isn't among them.
     """
-    found = []
-    for budget in budgets(tuple(seconds), profile.slot_bytes, profile.other_bytes):
-        weighed = select(profile, budget.bytes, model).chosen
-        chosen = Configuration(weighed.queue_depth, weighed.banks, weighed.group_size)
-        if chosen not in budget.feasible:
-            raise EStreamError(
-                f"Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size} was chosen and not measured: sweep the "
-                "group sizes and queue depths of the profile"
-            )
-        fastest = _fastest(seconds, budget.feasible)
-        found.append(
-            Regret(
-                model=model_of(model).name,
-                budget=budget.name,
-                budget_bytes=budget.bytes,
-                feasible=len(budget.feasible),
-                chosen=chosen,
-                fastest=fastest,
-                chosen_seconds=seconds[chosen],
-                fastest_seconds=seconds[fastest],
-                regret=seconds[chosen] / seconds[fastest] - 1,
-                peak_rss_bytes=peak_bytes[chosen],
-            )
+    three = budgets(tuple(seconds), profile.slot_bytes, profile.other_bytes)
+    return tuple(regret_at(budget, profile, seconds, peak_bytes, model) for budget in three)
+
+
+def regret_at(
+    budget: Budget,
+    profile: Profile,
+    seconds: Mapping[Configuration, float],
+    peak_bytes: Mapping[Configuration, int],
+    model: str | Model = LITERAL,
+) -> Regret:
+    """The same at one budget.
+
+    Raises:
+        EStreamError: a choice that isn't among them.
+    """
+    weighed = select(profile, budget.bytes, model).chosen
+    chosen = Configuration(weighed.queue_depth, weighed.banks, weighed.group_size)
+    if chosen not in budget.feasible:
+        raise EStreamError(
+            f"Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size} was chosen and not measured: sweep the "
+            "group sizes and queue depths of the profile"
         )
-    return tuple(found)
+    fastest = _fastest(seconds, budget.feasible)
+    return Regret(
+        model=model_of(model).name,
+        budget=budget.name,
+        budget_bytes=budget.bytes,
+        feasible=len(budget.feasible),
+        chosen=chosen,
+        fastest=fastest,
+        chosen_seconds=seconds[chosen],
+        fastest_seconds=seconds[fastest],
+        regret=seconds[chosen] / seconds[fastest] - 1,
+        peak_rss_bytes=peak_bytes[chosen],
+    )
 
 
 def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, float] | None:

@@ -13,6 +13,7 @@ from estream_lab.viz.figures.theme import CLEAR, COLOURS, GREY, provenance_line
 
 from . import test_attribution_figures as attribution
 from . import test_bubble_figures as pipeline
+from . import test_choice_figures as choices
 from . import test_compaction_figures as bound
 from . import test_paper_figures as paper
 from . import test_protocol_figures as protocol
@@ -67,6 +68,7 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {
     **pipeline.DRAWN,
     **bound.DRAWN,
     **paper.DRAWN,
+    **choices.DRAWN,
     **protocol.DRAWN,
     **rivals.DRAWN,
     **routing.DRAWN,

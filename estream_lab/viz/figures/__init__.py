@@ -15,6 +15,7 @@ from estream_lab.viz.figures.decoded import decode_outcomes, decode_table
 from estream_lab.viz.figures.distance import distances
 from estream_lab.viz.figures.equality import equality_table
 from estream_lab.viz.figures.expert_loads import expert_loads
+from estream_lab.viz.figures.flow_shop import order_bars
 from estream_lab.viz.figures.idle import idle_bars
 from estream_lab.viz.figures.lengths import length_curves
 from estream_lab.viz.figures.memory import memory_bars, run_memory
@@ -61,6 +62,7 @@ __all__ = [
     "load_curves",
     "memory_bars",
     "next_tokens",
+    "order_bars",
     "outlier_curves",
     "packed_layout",
     "padding_bars",

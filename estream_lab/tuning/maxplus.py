@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from estream_lab.errors import EStreamError
 from estream_lab.experts.schedule import policy
-from estream_lab.kernels.compiled import compiled
+from estream_lab.tuning.layers import sum_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ def pipe_times(grid: LayerGrid, banks: int, queue_depth: int, schedule: str = "e
     times = np.zeros(banks)
     waits, on_demand = name != "early", name == "on-demand"
     depth = int(queue_depth)  # an integer of NumPy's would have the kernel compiled once more
-    _sum_layers(grid.offsets, grid.reads, grid.runs, grid.routed, grid.non_expert, depth, waits, on_demand, times)
+    sum_layers(grid.offsets, grid.reads, grid.runs, grid.routed, grid.non_expert, depth, waits, on_demand, times)
     return times
 
 
@@ -187,74 +187,3 @@ def best(candidates: Sequence[Candidate], queue_depth: int, times_of: Times = pi
         depth = min(queue_depth, banks)
         choices.append(Choice(candidate.group_size, depth, banks, float(times[banks - 1]), arena_bytes))
     return min(choices, key=lambda choice: (choice.pipe_ns, choice.banks, choice.arena_bytes, choice.group_size))
-
-
-@compiled
-def _sum_layers(
-    offsets: NDArray[np.int64],
-    reads: NDArray[np.float64],
-    runs: NDArray[np.float64],
-    routed: NDArray[np.bool_],
-    non_expert: NDArray[np.float64],
-    queue_depth: int,
-    waits: bool,
-    on_demand: bool,
-    times: NDArray[np.float64],
-) -> None:
-    """Add to times[b - 1] what every layer takes with b banks. ``waits``: no read starts before T^ne.
-
-    All numbers of banks advance group by group: each is a chain of additions that wait for each other, and so a
-    processor has several of them under way.
-    """
-    most = 0
-    for layer in range(len(non_expert)):
-        most = max(most, offsets[layer + 1] - offsets[layer])
-    banks = len(times)  # as far back as an index goes; q <= b
-    read_end = np.zeros((banks + most, banks))  # d_k of b banks at [banks + k, b - 1]; what lies before group 0 stays 0
-    run_end = np.zeros((banks + most, banks))  # f_k likewise
-    ended = np.empty(banks)
-    for layer in range(len(non_expert)):
-        first = offsets[layer]
-        groups = offsets[layer + 1] - first
-        ready = non_expert[layer]
-        earliest = ready if waits else 0.0
-        ended[:] = ready  # with K = 0; else of no effect, as s_k >= T^ne anyway
-        if routed[first : first + groups].all():
-            for k in range(groups):
-                for b in range(1, banks + 1):
-                    q = min(queue_depth, b)
-                    start = _start(read_end, run_end, banks + k, b, q, ready, earliest, on_demand)
-                    read = start + reads[q - 1, first + k]
-                    read_end[banks + k, b - 1] = read
-                    ended[b - 1] = max(read, ended[b - 1]) + runs[first + k]
-                    run_end[banks + k, b - 1] = ended[b - 1]
-        else:  # how many groups have been scheduled depends on the banks
-            for b in range(1, banks + 1):
-                q, at = min(queue_depth, b), banks
-                for group in range(first, first + groups):
-                    start = _start(read_end, run_end, at, b, q, ready, earliest, on_demand)
-                    if not routed[group] and (waits or start >= ready):
-                        continue
-                    read_end[at, b - 1] = start + reads[q - 1, group]
-                    ended[b - 1] = max(read_end[at, b - 1], ended[b - 1]) + runs[group]
-                    run_end[at, b - 1] = ended[b - 1]
-                    at += 1
-        for b in range(banks):
-            times[b] += ended[b]
-
-
-@compiled
-def _start(
-    read_end: NDArray[np.float64],
-    run_end: NDArray[np.float64],
-    at: int,
-    b: int,
-    q: int,
-    ready: float,
-    earliest: float,
-    on_demand: bool,
-) -> float:
-    """a_k of the group at row ``at`` of both arrays."""
-    if on_demand:
-        return float(max(ready, run_end[at - 1, b - 1]))
-    return float(max(earliest, max(read_end[at - q, b - 1], run_end[at - b, b - 1])))

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numba.core import event
 from tqdm import tqdm
 
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
@@ -70,7 +71,7 @@ load_kernels(executor, frozenset(store.dense.kinds.values()), shown=False)
 def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None:
     """Call every kernel of a prefill once, on one token of the smallest model there is.
 
-    The first time on a computer this compiles for some seconds, later it loads what was kept.
+    The first time on a computer this compiles for some seconds, later it loads what was kept; the bar says which.
     """
     steps: list[Callable[[], object]] = [
         *(partial(_multiply, kind) for kind in sorted(kinds)),
@@ -82,14 +83,30 @@ def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None
     with tqdm(
         total=len(steps),
         unit="step",
-        desc="compiling kernels, once on this computer",
+        desc="loading kernels",
         leave=False,
         delay=DELAY_SECONDS,
         disable=not shown,
     ) as bar:
-        for step in steps:
-            step()
-            bar.update()
+        compiling = partial(bar.set_description, "compiling kernels, once on this computer", refresh=False)
+        with event.install_listener("numba:compile", OnStart(compiling)):
+            for step in steps:
+                step()
+                bar.update()
+
+
+class OnStart(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Calls ``act`` whenever numba starts to do what it is installed for."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def on_start(self, _: event.Event) -> None:
+        """It starts."""
+        self._act()
+
+    def on_end(self, _: event.Event) -> None:
+        """It has ended, which changes nothing."""
 
 
 def _multiply(kind: str) -> None:

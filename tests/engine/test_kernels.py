@@ -58,13 +58,13 @@ def test_the_exact_executor_is_compiled_when_its_engine_is_open(store_path: Path
     assert done.returncode == 0, done.stderr
 
 
-def test_compiling_shows_a_bar_to_who_wants_one(
+def test_loading_shows_a_bar_to_who_wants_one(
     store_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(kernels, "DELAY_SECONDS", 0)
     for progress in (False, True):
         monkeypatch.setattr(kernels, "_loaded", set())
         with PrefillEngine.open(store_path, group_size=3, progress=progress):
-            assert ("compiling kernels, once on this computer:   0%" in capfd.readouterr().err) == progress
+            assert ("loading kernels:   0%" in capfd.readouterr().err) == progress
         with PrefillEngine.open(store_path, group_size=3, progress=progress):
             assert capfd.readouterr().err == ""  # they are there

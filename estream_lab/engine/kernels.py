@@ -10,6 +10,7 @@ import numpy as np
 from numba.core import event
 from tqdm import tqdm
 
+from estream_lab.engine.settings import EngineSettings
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
 from estream_lab.experts.executors import Executor
 from estream_lab.kernels import host
@@ -19,6 +20,7 @@ from estream_lab.models.dense import Kinds
 from estream_lab.models.layers import Decoder
 from estream_lab.models.synthetic import SyntheticSource, synthetic_spec
 from estream_lab.routing import route
+from estream_lab.streaming import Store
 
 DELAY_SECONDS = 1.0  # kernels that are kept from before are there sooner, and need no bar
 
@@ -52,20 +54,19 @@ def compile_apart(store: Path) -> None:
     engine's process takes has them compiled apart. A store that can't be opened there is refused here, with a sentence.
     """
     if not _loaded:
-        subprocess.run([sys.executable, "-c", APART, str(store)], capture_output=True, stdin=subprocess.DEVNULL)
+        load = "import sys; from estream_lab.engine import kernels; kernels.load_those_of(sys.argv[1])"
+        subprocess.run([sys.executable, "-c", load, str(store)], capture_output=True, stdin=subprocess.DEVNULL)
 
 
-APART = """
-import sys
-from pathlib import Path
-from estream_lab.engine.kernels import load_kernels
-from estream_lab.engine.settings import EngineSettings
-from estream_lab.streaming import Store
+def load_those_of(store: str) -> None:
+    """Load, or compile, the kernels of an engine on the store of this path.
 
-store = Store(Path(sys.argv[1]))
-executor = EngineSettings().complete(store).chosen_executor
-load_kernels(executor, frozenset(store.dense.kinds.values()), shown=False)
-"""
+    Raises:
+        EStreamError: not a store, or one that can't be run.
+    """
+    opened = Store(Path(store))
+    executor = EngineSettings().complete(opened).chosen_executor
+    load_kernels(executor, frozenset(opened.dense.kinds.values()), shown=False)
 
 
 def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None:

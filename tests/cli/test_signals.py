@@ -274,7 +274,7 @@ def test_a_stopped_bench_of_memory_keeps_the_finished_stores(
     folder = tmp_path / "kept"
     command = ["bench", "scale", *shape.split(), "--folder", str(folder)]
     kept = stopped(command, Step("a run in its group", scale, "run_in_group", nth), number, nth > 1, capsys)
-    assert kept == f"finished stores are kept in {folder}"
+    assert kept == f"finished files are kept in {folder}"
     assert [Store(path).spec.experts for path in sorted(folder.glob("*"))] == ([] if nth == 1 else [6, 8])
 
 

@@ -1,5 +1,6 @@
 """No request is timed while it compiles."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,29 @@ def test_loading_shows_a_bar_to_who_wants_one(
             assert ("loading kernels:   0%" in capfd.readouterr().err) == progress
         with PrefillEngine.open(store_path, group_size=3, progress=progress):
             assert capfd.readouterr().err == ""  # they are there
+
+
+APART = """
+import sys
+from numba.core import event
+from estream_lab.engine import PrefillEngine
+from estream_lab.engine.kernels import compile_apart
+
+with event.install_recorder("numba:compile") as compiled:
+    compile_apart(sys.argv[1])
+    PrefillEngine.open(sys.argv[1], group_size=3).close()
+assert not compiled.buffer
+"""
+
+
+def test_kernels_that_were_compiled_apart_are_not_compiled_here(store_path: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", APART, str(store_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_process_that_has_kernels_starts_no_other(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    PrefillEngine.open(store_path, group_size=3).close()
+    monkeypatch.setattr(kernels.subprocess, "run", None)
+    kernels.compile_apart(store_path)

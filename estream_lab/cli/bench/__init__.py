@@ -27,4 +27,4 @@ def run(options: argparse.Namespace) -> int:
 
 def kept(options: argparse.Namespace) -> str:
     """What a stopped run leaves."""
-    return "no file was changed" if options.folder is None else f"finished stores are kept in {options.folder}"
+    return "no file was changed" if options.folder is None else f"finished files are kept in {options.folder}"

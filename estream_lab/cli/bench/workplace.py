@@ -40,7 +40,7 @@ def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
         try:
             yield folder
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"finished stores are kept in {folder}") from None
+            raise KeyboardInterrupt(f"finished files are kept in {folder}") from None
         return
     parent = cache_folder()
     with ExitStack() as stack:

@@ -60,6 +60,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     monkeypatch.setattr(sweep, "_measure", measure)
     command = ["bench", "regret", store, *SHORT, "--folder", "kept", "--read-bandwidth", "20MB/s", "40MB/s"]
     assert main(command) == 130
+    assert "stopped: finished files are kept in kept" in capsys.readouterr().err
     (folder,) = Path("kept").iterdir()
     profile = (folder / "profile-20000000.json").read_bytes()
     assert len(read_samples(folder / "sweep-20000000.jsonl")[1]) == GRID + 2

@@ -61,7 +61,7 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(
 
 
 def test_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt, match="finished stores are kept in .*here"), workplace(tmp_path / "here"):
+    with pytest.raises(KeyboardInterrupt, match="finished files are kept in .*here"), workplace(tmp_path / "here"):
         raise KeyboardInterrupt
     assert (tmp_path / "here").is_dir()
 

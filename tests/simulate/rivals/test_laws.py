@@ -77,7 +77,7 @@ def test_no_work_is_lost(data: st.DataObject) -> None:
     times = service_times_of(contest.device, contest.workload, 1, 1)
     row = contest.workload.model.route_flops / contest.device["expert_rate"]
     least = (times.lead_ns + sum(layer.non_expert_ns for layer in times.passes)) / 1e9 + found.rows.rows * row
-    rounding = 0.5e-9 * contest.workload.loads.size
+    rounding = 0.501e-9 * contest.workload.loads.size  # half a ns of each, and what floats lose
     assert found.seconds >= least - rounding
     assert found.seconds >= Resident().run(contest).seconds - rounding
     if isinstance(contestant, Resident):

@@ -19,9 +19,15 @@ def test_lesson_06_runs_moves_and_is_readable(tmp_path: Path) -> None:
         desk.check_watch()
 
 
+def come_to(desk: Desk, name: str) -> None:
+    """Scroll to a cell: JupyterLab takes what is far out of sight out of the page."""
+    desk.cell(name).locator(".jp-Cell-outputArea").scroll_into_view_if_needed()
+
+
 def check_recurrence(desk: Desk) -> None:
     """Banks, queue and schedule of the layer that is worked by hand: T_pipe and the path change in the browser."""
-    assert desk.line("worked").startswith("T_pipe = 16 = ")
+    come_to(desk, "worked")
+    desk.wait_for_line("worked", "T_pipe = 16 = ")
     before = desk.drawn("worked", "x")
     desk.press("worked", "b")
     desk.wait_for_line("worked", "T_pipe = 13")
@@ -39,7 +45,8 @@ def check_recurrence(desk: Desk) -> None:
 
 def check_budget(desk: Desk) -> None:
     """The budget moves its line and what is chosen; the other profile has sizes of its own."""
-    assert desk.line("explorer").startswith("Of ")
+    come_to(desk, "explorer")
+    desk.wait_for_line("explorer", "Of ")
     before = desk.drawn("explorer", "x")
     desk.press("explorer", "budget", "Home")
     desk.wait_for_line("explorer", "G=4 B=1 Q=1")

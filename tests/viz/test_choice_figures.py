@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from estream_lab.simulate import OwnTimes, ScheduledLayer
-from estream_lab.tuning.configure import select
+from estream_lab.tuning.configure import peak_depth, select
 from estream_lab.tuning.flow_shop import Distances
 from estream_lab.tuning.grids import Configuration, configurations
 from estream_lab.tuning.profile import Profile
@@ -23,7 +23,9 @@ from .hand_made import PROVENANCE
 A = ScheduledLayer((4, 4, 4, 4), (2, 3, 1, 2), 5, banks=2, queue_depth=2)
 LOADS = routes(2, 8)
 PROFILE: Profile = profile(LOADS, [calibration(LOADS, size, depth, OwnTimes()) for size in (2, 4) for depth in (1, 2)])
-SECONDS = {each: 1.0 + 0.1 * each.group_size - 0.01 * each.banks for each in configurations(8, (2, 4))}
+SECONDS = {
+    each: 1.0 + 0.1 * each.group_size - 0.01 * each.banks + 0.3 / each.queue_depth for each in configurations(8, (2, 4))
+}
 PEAKS = dict.fromkeys(SECONDS, 1)
 CURVES = regret_curves(PROFILE, SECONDS, PEAKS)
 APART = {"here": Distances(100.0, 90.0, {"offline": 120.0, "johnson": 105.0, "descending work": 110.0})}
@@ -92,7 +94,9 @@ def test_where_one_group_size_fits_there_is_no_runner_up() -> None:
 def test_swept_times_stand_beside_predicted_ones_and_regret_at_every_budget() -> None:
     predicted, swept, *lines = regret_surface(PROFILE, SECONDS, CURVES).data
     assert swept.name == "measured" and np.nanmin(swept.z) == np.nanmin(predicted.z) == 0
-    assert swept.customdata[1][0] == SECONDS[Configuration(1, 1, 4)]
+    assert peak_depth(PROFILE) == 2
+    assert list(swept.customdata[0]) == [SECONDS[Configuration(min(2, b), b, 2)] for b in (1, 2, 3, 4)]
+    assert list(swept.customdata[1][:2]) == [SECONDS[Configuration(b, b, 4)] for b in (1, 2)]
     needs = sorted({PROFILE.other_bytes + each.banks * each.group_size * RECORD for each in SECONDS})
     for line, (name, curve) in zip(lines, CURVES.items(), strict=True):
         assert line.name == f"{name} model"

@@ -36,7 +36,7 @@ def check_recurrence(desk: Desk) -> None:
     schedule.select_option("on-demand")
     desk.wait_for_line("worked", "T_pipe = 29")
     schedule.select_option("early")
-    layer.select_option("slower by a queue place")
+    layer.select_option("counterexample")
     desk.press("worked", "b")
     desk.wait_for_line("worked", "T_pipe = 6")
     desk.press("worked", "q")
@@ -57,7 +57,9 @@ def check_budget(desk: Desk) -> None:
     profile, model = desk.cell("explorer").locator("select").all()
     model.select_option("shared")
     desk.wait_for_line("explorer", "B=3 Q=2")
-    profile.select_option("this computer, measured")
+    profile.select_option("here, measured")
     desk.wait_for_line("explorer", "than the noise of")
-    names = [name for name, *_ in desk.drawn("explorer", "x")]
-    assert {"G=1", "G=2", "G=4"} <= set(names)
+    drawn = {name: rest for name, *rest in desk.drawn("explorer", "x", "y")}
+    assert {"G=1", "G=2", "G=4"} <= set(drawn)
+    names = desk.cell("explorer").locator(".ytick text").all_inner_texts()
+    assert names == ["1", "2", "4"]  # a name each, and no scale of numbers

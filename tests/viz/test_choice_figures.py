@@ -75,9 +75,10 @@ def test_predictions_stand_at_their_group_size_and_banks_and_what_does_not_fit_i
     assert list(heat.z[0]) == list(by_size[2].seconds_by_banks)
     assert list(heat.z[1][:2]) == list(by_size[4].seconds_by_banks) and np.isnan(heat.z[1][2:]).all()
     assert np.array_equal(shade.z, [[np.nan, np.nan, 1, 1], [np.nan, 1, np.nan, np.nan]], equal_nan=True)
-    assert (list(chosen.x), list(chosen.y)) == ([selection.chosen.banks], [str(selection.chosen.group_size)])
+    names = list(choices(selection, PROFILE).layout.yaxis.ticktext)
+    assert (list(chosen.x), names[chosen.y[0]]) == ([selection.chosen.banks], str(selection.chosen.group_size))
     assert selection.runner_up is not None
-    assert list(runner_up.y) == [str(selection.runner_up.group_size)]
+    assert names[runner_up.y[0]] == str(selection.runner_up.group_size)
     lines = {curve.name: curve for curve in curves}
     assert list(lines["G=2"].x * 2**20) == [PROFILE.other_bytes + banks * 2 * RECORD for banks in (1, 2, 3, 4)]
     assert lines["budget"].x[0] == BUDGET / 2**20

@@ -13,7 +13,7 @@ from estream_lab.tuning.profile import Profile
 from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, GREY, INK, SEQUENCE, dressing, provenance_line
 
 HEAT_ROW, CURVES_PX, BETWEEN_PX = 42, 210, 64
-COLOURSCALE = "Viridis_r"  # fast is bright
+COLOURSCALE = {"colorscale": "Viridis", "reversescale": True}  # fast is bright
 OVER = "rgba(128,128,128,0.78)"
 STAR = COLOURS["wait"]
 MIB = 2**20
@@ -43,7 +43,11 @@ def choices_drawing(selection: Selection, profile: Profile) -> dict[str, Any]:
         f'<br><span style="color:{STAR}">★</span> chosen  <span style="color:{STAR}">○</span> the best of the other '
         "group sizes  · grey, or right of the dotted line: over the budget · bright: fast"
     )
-    drawn = [_heat(seconds, weighed), _shade(over), *_marks(selection, "x", "y", _at)]
+    drawn = [
+        _heat(seconds, weighed),
+        _shade(over),
+        *_marks(selection, "x", "y", lambda each: (each.banks, weighed.index(each))),
+    ]
     drawn += _curves(weighed, profile)
     drawn += [_budget(selection, seconds), *_marks(selection, "x2", "y2", lambda each: _memory(each, profile))]
     return {"data": drawn, "layout": _layout(weighed, most, told, _span(weighed, profile))}
@@ -74,8 +78,9 @@ def _heat(seconds: NDArray[np.float64], weighed: Sequence[Weighed]) -> dict[str,
         "name": "predicted",
         "z": seconds,
         "x": np.arange(1, seconds.shape[1] + 1),
-        "y": [str(each.group_size) for each in weighed],
-        "colorscale": COLOURSCALE,
+        "y": np.arange(len(weighed)),  # the axis names them: of names that are numbers plotly would make a scale
+        "customdata": np.repeat([[each.group_size] for each in weighed], seconds.shape[1], axis=1),
+        **COLOURSCALE,
         "xgap": 2,
         "ygap": 2,
         "hoverongaps": False,
@@ -83,7 +88,7 @@ def _heat(seconds: NDArray[np.float64], weighed: Sequence[Weighed]) -> dict[str,
             "title": {"text": "s"}, "outlinewidth": 0, "thickness": 12, "len": HEAT_ROW * len(weighed),
             "lenmode": "pixels", "y": 1, "yanchor": "top", "nticks": 4,
         },
-        "hovertemplate": "B=%{x} G=%{y}<br>%{z:.4f} s predicted<extra></extra>",
+        "hovertemplate": "B=%{x} G=%{customdata}<br>%{z:.4f} s predicted<extra></extra>",
     }  # fmt: skip
 
 
@@ -101,11 +106,7 @@ def _shade(over: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _at(each: Weighed) -> tuple[float, Any]:
-    return each.banks, str(each.group_size)
-
-
-def _memory(each: Weighed, profile: Profile) -> tuple[float, Any]:
+def _memory(each: Weighed, profile: Profile) -> tuple[float, float | None]:
     return (profile.other_bytes + each.arena_bytes) / MIB, each.predicted_seconds
 
 
@@ -200,7 +201,9 @@ def _layout(weighed: Sequence[Weighed], most: int, told: str, span: list[float])
     layout["yaxis"] = {
         **still,
         "title": {"text": "G"},
-        "type": "category",
+        "tickvals": list(range(len(weighed))),
+        "ticktext": [str(each.group_size) for each in weighed],
+        "range": [-0.5, len(weighed) - 0.5],
         "domain": [1 - heat / height, 1],
         "showgrid": False,
     }

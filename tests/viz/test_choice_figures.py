@@ -82,6 +82,8 @@ def test_predictions_stand_at_their_group_size_and_banks_and_what_does_not_fit_i
     lines = {curve.name: curve for curve in curves}
     assert list(lines["G=2"].x * 2**20) == [PROFILE.other_bytes + banks * 2 * RECORD for banks in (1, 2, 3, 4)]
     assert lines["budget"].x[0] == BUDGET / 2**20
+    told = choices(selection, PROFILE).layout.title.subtitle.text
+    assert all(f'<span style="color:{lines[name].line.color}">■</span> {name}' in told for name in ("G=2", "G=4"))
     assert "predicted from a measured profile" in choices(select(PROFILE, BUDGET), PROFILE).layout.title.subtitle.text
     made_up = replace(PROFILE, origin=replace(PROFILE.origin, numerics_profile="simulated"))
     assert "a simulated profile" in choices(selection, made_up).layout.title.subtitle.text

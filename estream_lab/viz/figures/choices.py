@@ -1,6 +1,7 @@
 """What a budget is best spent on: predicted times over group sizes and banks, what fits, and what is chosen."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from estream_lab.trace import Provenance
 from estream_lab.tuning.configure import Selection, Weighed
 from estream_lab.tuning.profile import Profile
-from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, GREY, INK, SEQUENCE, dressing, provenance_line
+from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, GREY, INK, SEQUENCE, dressing, key, provenance_line
 
 HEAT_ROW, CURVES_PX, BETWEEN_PX = 42, 210, 64
 COLOURSCALE = {"colorscale": "Viridis", "reversescale": True}  # fast is bright
@@ -43,6 +44,8 @@ def choices_drawing(selection: Selection, profile: Profile) -> dict[str, Any]:
         f'<br><span style="color:{STAR}">★</span> chosen  <span style="color:{STAR}">○</span> the best of the other '
         "group sizes  · grey, or right of the dotted line: over the budget · bright: fast"
     )
+    sizes = [f"G={each.group_size}" for each in weighed]
+    told += f"<br>below: {key(dict(zip(sizes, cycle(SEQUENCE), strict=False)))}"
     drawn = [
         _heat(seconds, weighed),
         _shade(over),
@@ -148,12 +151,9 @@ def _curves(weighed: Sequence[Weighed], profile: Profile) -> list[dict[str, Any]
             {
                 "type": "scatter",
                 "name": f"G={size}",
-                "mode": "lines+markers+text",
+                "mode": "lines+markers",
                 "x": (profile.other_bytes + banks * size * profile.slot_bytes) / MIB,
                 "y": np.array(each.seconds_by_banks if each else ()),
-                "text": [*[""] * (len(banks) - 1), f" G={size}"] if each else [],
-                "textposition": "middle right",
-                "textfont": {"color": SEQUENCE[number % len(SEQUENCE)]},
                 "customdata": banks,
                 "xaxis": "x2",
                 "yaxis": "y2",
@@ -183,10 +183,10 @@ def _budget(selection: Selection, seconds: NDArray[np.float64]) -> dict[str, Any
 
 
 def _span(weighed: Sequence[Weighed], profile: Profile) -> list[float]:
-    """The memory axis: from below the smallest arena to right of the largest, with room for the curves' names."""
+    """The memory axis: from below the smallest arena to right of the largest."""
     low = min(each.least_bytes for each in weighed) / MIB
     high = max(profile.other_bytes + each.groups * each.group_size * profile.slot_bytes for each in weighed) / MIB
-    return [low - 0.04 * (high - low), high + 0.1 * (high - low)]
+    return [low - 0.04 * (high - low), high + 0.04 * (high - low)]
 
 
 def _layout(weighed: Sequence[Weighed], most: int, told: str, span: list[float]) -> dict[str, Any]:

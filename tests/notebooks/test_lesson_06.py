@@ -15,7 +15,7 @@ from .lessons import NOTEBOOKS, SHIPPED, check_form, figures_of
 
 LESSON = NOTEBOOKS / "06_max_plus_configuration.ipynb"
 FIGURES = 8  # the explorers' live ones are left out of an executed notebook
-PHONE, HERE = "a phone, simulated", "this computer, measured"
+PHONE, HERE = "phone, simulated", "here, measured"
 
 
 def test_it_is_short_explained_and_clean() -> None:

@@ -8,7 +8,7 @@ from estream_lab.tuning.calibration import Calibration, Execution, Loading
 from estream_lab.tuning.configure import select
 from estream_lab.tuning.grids import Configuration, configurations
 from estream_lab.tuning.profile import Profile
-from estream_lab.tuning.regret import budgets, noise_floor, regrets
+from estream_lab.tuning.regret import budgets, every_budget, noise_floor, regrets
 from estream_lab.tuning.samples_file import SweepSample
 
 from .profiles import profile
@@ -46,6 +46,13 @@ def test_budgets_leave_five_configurations_all_and_what_is_half_way() -> None:
     assert few[0].bytes == few[2].bytes == 7 * 6
     with pytest.raises(EStreamError, match="without configurations"):
         budgets((), 7, 0)
+
+
+def test_from_every_budget_on_another_configuration_fits() -> None:
+    found = every_budget(GRID, 7, 1000)
+    assert [each.bytes for each in found] == [1000 + 7 * experts for experts in (2, 4, 6, 8)]
+    assert [len(each.feasible) for each in found] == [1, 3, 4, 6]
+    assert found[-1].feasible == budgets(GRID, 7, 1000)[-1].feasible
 
 
 def test_the_regret_is_that_of_the_choice_among_what_fits() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from estream_lab.simulate import OwnTimes, ScheduledLayer
-from estream_lab.tuning.configure import select
+from estream_lab.tuning.configure import peak_depth, select
 from estream_lab.tuning.flow_shop import Distances
 from estream_lab.tuning.grids import Configuration, configurations
 from estream_lab.tuning.profile import Profile
@@ -23,7 +23,9 @@ from .hand_made import PROVENANCE
 A = ScheduledLayer((4, 4, 4, 4), (2, 3, 1, 2), 5, banks=2, queue_depth=2)
 LOADS = routes(2, 8)
 PROFILE: Profile = profile(LOADS, [calibration(LOADS, size, depth, OwnTimes()) for size in (2, 4) for depth in (1, 2)])
-SECONDS = {each: 1.0 + 0.1 * each.group_size - 0.01 * each.banks for each in configurations(8, (2, 4))}
+SECONDS = {
+    each: 1.0 + 0.1 * each.group_size - 0.01 * each.banks + 0.3 / each.queue_depth for each in configurations(8, (2, 4))
+}
 PEAKS = dict.fromkeys(SECONDS, 1)
 CURVES = regret_curves(PROFILE, SECONDS, PEAKS)
 APART = {"here": Distances(100.0, 90.0, {"offline": 120.0, "johnson": 105.0, "descending work": 110.0})}
@@ -73,12 +75,15 @@ def test_predictions_stand_at_their_group_size_and_banks_and_what_does_not_fit_i
     assert list(heat.z[0]) == list(by_size[2].seconds_by_banks)
     assert list(heat.z[1][:2]) == list(by_size[4].seconds_by_banks) and np.isnan(heat.z[1][2:]).all()
     assert np.array_equal(shade.z, [[np.nan, np.nan, 1, 1], [np.nan, 1, np.nan, np.nan]], equal_nan=True)
-    assert (list(chosen.x), list(chosen.y)) == ([selection.chosen.banks], [str(selection.chosen.group_size)])
+    names = list(choices(selection, PROFILE).layout.yaxis.ticktext)
+    assert (list(chosen.x), names[chosen.y[0]]) == ([selection.chosen.banks], str(selection.chosen.group_size))
     assert selection.runner_up is not None
-    assert list(runner_up.y) == [str(selection.runner_up.group_size)]
+    assert names[runner_up.y[0]] == str(selection.runner_up.group_size)
     lines = {curve.name: curve for curve in curves}
     assert list(lines["G=2"].x * 2**20) == [PROFILE.other_bytes + banks * 2 * RECORD for banks in (1, 2, 3, 4)]
     assert lines["budget"].x[0] == BUDGET / 2**20
+    told = choices(selection, PROFILE).layout.title.subtitle.text
+    assert all(f'<span style="color:{lines[name].line.color}">■</span> {name}' in told for name in ("G=2", "G=4"))
     assert "predicted from a measured profile" in choices(select(PROFILE, BUDGET), PROFILE).layout.title.subtitle.text
     made_up = replace(PROFILE, origin=replace(PROFILE.origin, numerics_profile="simulated"))
     assert "a simulated profile" in choices(selection, made_up).layout.title.subtitle.text
@@ -92,7 +97,9 @@ def test_where_one_group_size_fits_there_is_no_runner_up() -> None:
 def test_swept_times_stand_beside_predicted_ones_and_regret_at_every_budget() -> None:
     predicted, swept, *lines = regret_surface(PROFILE, SECONDS, CURVES).data
     assert swept.name == "measured" and np.nanmin(swept.z) == np.nanmin(predicted.z) == 0
-    assert swept.customdata[1][0] == SECONDS[Configuration(1, 1, 4)]
+    assert peak_depth(PROFILE) == 2
+    assert list(swept.customdata[0]) == [SECONDS[Configuration(min(2, b), b, 2)] for b in (1, 2, 3, 4)]
+    assert list(swept.customdata[1][:2]) == [SECONDS[Configuration(b, b, 4)] for b in (1, 2)]
     needs = sorted({PROFILE.other_bytes + each.banks * each.group_size * RECORD for each in SECONDS})
     for line, (name, curve) in zip(lines, CURVES.items(), strict=True):
         assert line.name == f"{name} model"

@@ -1,6 +1,7 @@
 """What a budget is best spent on: predicted times over group sizes and banks, what fits, and what is chosen."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 from estream_lab.trace import Provenance
 from estream_lab.tuning.configure import Selection, Weighed
 from estream_lab.tuning.profile import Profile
-from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, GREY, INK, SEQUENCE, dressing, provenance_line
+from estream_lab.viz.figures.theme import AXIS, CLEAR, COLOURS, GREY, INK, SEQUENCE, dressing, key, provenance_line
 
 HEAT_ROW, CURVES_PX, BETWEEN_PX = 42, 210, 64
-COLOURSCALE = "Viridis_r"  # fast is bright
+COLOURSCALE = {"colorscale": "Viridis", "reversescale": True}  # fast is bright
 OVER = "rgba(128,128,128,0.78)"
 STAR = COLOURS["wait"]
 MIB = 2**20
@@ -43,7 +44,13 @@ def choices_drawing(selection: Selection, profile: Profile) -> dict[str, Any]:
         f'<br><span style="color:{STAR}">★</span> chosen  <span style="color:{STAR}">○</span> the best of the other '
         "group sizes  · grey, or right of the dotted line: over the budget · bright: fast"
     )
-    drawn = [_heat(seconds, weighed), _shade(over), *_marks(selection, "x", "y", _at)]
+    sizes = [f"G={each.group_size}" for each in weighed]
+    told += f"<br>below: {key(dict(zip(sizes, cycle(SEQUENCE), strict=False)))}"
+    drawn = [
+        _heat(seconds, weighed),
+        _shade(over),
+        *_marks(selection, "x", "y", lambda each: (each.banks, weighed.index(each))),
+    ]
     drawn += _curves(weighed, profile)
     drawn += [_budget(selection, seconds), *_marks(selection, "x2", "y2", lambda each: _memory(each, profile))]
     return {"data": drawn, "layout": _layout(weighed, most, told, _span(weighed, profile))}
@@ -74,8 +81,9 @@ def _heat(seconds: NDArray[np.float64], weighed: Sequence[Weighed]) -> dict[str,
         "name": "predicted",
         "z": seconds,
         "x": np.arange(1, seconds.shape[1] + 1),
-        "y": [str(each.group_size) for each in weighed],
-        "colorscale": COLOURSCALE,
+        "y": np.arange(len(weighed)),  # the axis names them: of names that are numbers plotly would make a scale
+        "customdata": np.repeat([[each.group_size] for each in weighed], seconds.shape[1], axis=1),
+        **COLOURSCALE,
         "xgap": 2,
         "ygap": 2,
         "hoverongaps": False,
@@ -83,7 +91,7 @@ def _heat(seconds: NDArray[np.float64], weighed: Sequence[Weighed]) -> dict[str,
             "title": {"text": "s"}, "outlinewidth": 0, "thickness": 12, "len": HEAT_ROW * len(weighed),
             "lenmode": "pixels", "y": 1, "yanchor": "top", "nticks": 4,
         },
-        "hovertemplate": "B=%{x} G=%{y}<br>%{z:.4f} s predicted<extra></extra>",
+        "hovertemplate": "B=%{x} G=%{customdata}<br>%{z:.4f} s predicted<extra></extra>",
     }  # fmt: skip
 
 
@@ -101,11 +109,7 @@ def _shade(over: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _at(each: Weighed) -> tuple[float, Any]:
-    return each.banks, str(each.group_size)
-
-
-def _memory(each: Weighed, profile: Profile) -> tuple[float, Any]:
+def _memory(each: Weighed, profile: Profile) -> tuple[float, float | None]:
     return (profile.other_bytes + each.arena_bytes) / MIB, each.predicted_seconds
 
 
@@ -147,12 +151,9 @@ def _curves(weighed: Sequence[Weighed], profile: Profile) -> list[dict[str, Any]
             {
                 "type": "scatter",
                 "name": f"G={size}",
-                "mode": "lines+markers+text",
+                "mode": "lines+markers",
                 "x": (profile.other_bytes + banks * size * profile.slot_bytes) / MIB,
                 "y": np.array(each.seconds_by_banks if each else ()),
-                "text": [*[""] * (len(banks) - 1), f" G={size}"] if each else [],
-                "textposition": "middle right",
-                "textfont": {"color": SEQUENCE[number % len(SEQUENCE)]},
                 "customdata": banks,
                 "xaxis": "x2",
                 "yaxis": "y2",
@@ -182,10 +183,10 @@ def _budget(selection: Selection, seconds: NDArray[np.float64]) -> dict[str, Any
 
 
 def _span(weighed: Sequence[Weighed], profile: Profile) -> list[float]:
-    """The memory axis: from below the smallest arena to right of the largest, with room for the curves' names."""
+    """The memory axis: from below the smallest arena to right of the largest."""
     low = min(each.least_bytes for each in weighed) / MIB
     high = max(profile.other_bytes + each.groups * each.group_size * profile.slot_bytes for each in weighed) / MIB
-    return [low - 0.04 * (high - low), high + 0.1 * (high - low)]
+    return [low - 0.04 * (high - low), high + 0.04 * (high - low)]
 
 
 def _layout(weighed: Sequence[Weighed], most: int, told: str, span: list[float]) -> dict[str, Any]:
@@ -200,7 +201,9 @@ def _layout(weighed: Sequence[Weighed], most: int, told: str, span: list[float])
     layout["yaxis"] = {
         **still,
         "title": {"text": "G"},
-        "type": "category",
+        "tickvals": list(range(len(weighed))),
+        "ticktext": [str(each.group_size) for each in weighed],
+        "range": [-0.5, len(weighed) - 0.5],
         "domain": [1 - heat / height, 1],
         "showgrid": False,
     }

@@ -121,7 +121,7 @@ def _heat(name: str, grid: NDArray[np.float64], sizes: Sequence[str], height: in
         name=name,
         zmin=0,
         zmax=MOST,
-        colorscale=COLOURSCALE,
+        **COLOURSCALE,
         xgap=2,
         ygap=2,
         hoverongaps=False,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from estream_lab.cli.options import budget, positive
 from estream_lab.cli.own import subject
 from estream_lab.cli.requests import add_request
+from estream_lab.errors import EStreamError
 from estream_lab.simulate.rivals import (
     ChunkPadding,
     Contest,
@@ -125,6 +126,12 @@ def run(options: argparse.Namespace) -> int:
         if (value := getattr(options, _destination(option))) is not None:
             chosen.setdefault(option.contestant, {})[option.field] = value
     found = compare(contest, options=chosen, over_budget=options.over_budget)
+    if not found.outcomes:
+        least = min(found.refused, key=lambda refused: refused.peak_bytes)
+        raise EStreamError(
+            f"nothing fits a budget of {options.memory_budget} bytes, the least is {least.peak_bytes} for "
+            f"{least.contestant}: raise --memory-budget, or give --over-budget"
+        )
     print(json.dumps(found.to_json()) if options.json else table(found))
     return 0
 

@@ -33,7 +33,7 @@ def dense_memory(spec: ModelSpec, kinds: Kinds = ALL_F32) -> tuple[int, int]:
     for name, shape in in_order(spec):
         kind = kinds.get(name, "f32")
         tensor = math.prod(shape) * ITEM_BYTES.get(kind, 0)
-        packed = HELD[kind].bytes_for(*shape) if _packed(spec, name, kind) else 0
+        packed = HELD[kind].bytes_for(*shape) if _packed(spec, name, shape, kind) else 0
         most = max(most, held + tensor + packed)
         held += packed or tensor
     return held, most
@@ -59,7 +59,7 @@ def in_order(spec: ModelSpec) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield name, shapes[name]
 
 
-def _packed(spec: ModelSpec, name: str, kind: str) -> bool:
+def _packed(spec: ModelSpec, name: str, shape: tuple[int, ...], kind: str) -> bool:
     """Whether a weight is held in another form than that of an array: an untied embedding has no product."""
     rows_only = name == "embed.weight" and not spec.tied
-    return len(spec.dense_shapes()[name]) == 2 and not (rows_only and kind in ITEM_BYTES)
+    return len(shape) == 2 and not (rows_only and kind in ITEM_BYTES)

@@ -1,6 +1,7 @@
 """estream compare: a row for each contestant, the same as JSON, and one sentence for every error."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,9 +129,19 @@ def test_routes_of_a_file_are_taken(estream: Run, tmp_path: Path) -> None:
     assert lost > 0 and lost != differently  # made-up norms have the seed too
 
 
-def test_a_budget_for_nobody_refuses_all(estream: Run) -> None:
-    status, out, _ = estream("compare", "--tokens", "64", "--memory-budget", "100MiB")
-    assert status == 0 and out.count("refused  ") == 12 and "max-plus plan   G=4 B=1 Q=1: no bank fits" in out
+def test_a_budget_for_nobody_is_a_sentence_that_names_the_least(estream: Run) -> None:
+    status, out, error = estream("compare", "--tokens", "64", "--memory-budget", "100MiB")
+    assert (status, out) == (1, "") and error.count("\n") == 1
+    found = re.search(r"nothing fits a budget of 104857600 bytes, the least is (\d+) for .*--over-budget", error)
+    assert found is not None
+    least = int(found[1])
+    assert estream("compare", "--tokens", "64", "--memory-budget", f"{least}")[0] == 0
+    assert estream("compare", "--tokens", "64", "--memory-budget", f"{least - 1}")[0] == 1
+
+
+def test_a_budget_for_some_refuses_the_others(estream: Run) -> None:
+    status, out, _ = estream("compare", "--tokens", "64", "--memory-budget", "850MiB")
+    assert status == 0 and 0 < out.count("refused  ") < 12
 
 
 @pytest.mark.parametrize(

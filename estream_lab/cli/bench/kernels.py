@@ -15,7 +15,9 @@ from estream_lab.cli.bench.bar import PartsBar
 from estream_lab.cli.bench.workplace import workplace
 from estream_lab.cli.options import positive
 from estream_lab.cli.results import check_results
+from estream_lab.errors import EStreamError
 from estream_lab.kernels.host import set_threads, thread_limit
+from estream_lab.machine import available_cpus
 from estream_lab.trace import write_atomically
 
 
@@ -67,6 +69,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the action."""
     check_results({"--output": options.output}, {})
     check_installed(options.peer)
+    if options.competitor > (most := MOST_COMPETITORS * available_cpus()):
+        raise EStreamError(f"--competitor {options.competitor} is more than {most}, which is enough: give fewer")
     threads = options.threads or thread_limit()
     set_threads(threads)  # refuses more than there are before anything is prepared
     shapes = [SHAPES[name] for name in dict.fromkeys(options.shape or ["olmoe"])]
@@ -84,6 +88,9 @@ def run(options: argparse.Namespace) -> int:
     print(json.dumps(found) if options.json else table(found))
     return 0
 
+
+MOST_COMPETITORS = 16
+"""Busy processes for each processor: with more, a round takes minutes and tells nothing new."""
 
 COLUMNS = (
     ("", 23),

@@ -129,6 +129,7 @@ def test_a_missing_environment_is_one_sentence_and_a_status(
     [
         (["--threads", "4000"], "4000 threads were asked for"),
         (["-o", "nowhere/out.json"], "nowhere"),
+        (["--competitor", "100000"], "--competitor 100000 is more than"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_measured(

@@ -60,6 +60,15 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(
         workplace(tmp_path / "file" / "x" if kept else None).__enter__()
 
 
+def test_a_folder_within_a_store_is_refused(tmp_path: Path) -> None:
+    store = synthetic_store(tmp_path, synthetic_spec(hidden=64, ffn=32, layers=1, experts=4, top_k=2, vocab=32))
+    before = sorted(store.iterdir())
+    for folder in (store, store / "deep" / "er"):
+        with pytest.raises(EStreamError, match=r"lies in the store .*: give a --folder outside of it"):
+            workplace(folder).__enter__()
+    assert sorted(store.iterdir()) == before
+
+
 def test_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt, match="finished files are kept in .*here"), workplace(tmp_path / "here"):
         raise KeyboardInterrupt

@@ -18,7 +18,9 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
     parser = commands.add_parser("prefill", help="push a prompt through the model once")
     add_engine(parser)
     add_prompt(parser)
-    parser.add_argument("--trace", type=Path, metavar="FILE", help=f"write the trace: {KINDS}")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help=f"write the trace: {KINDS} (the first for simulate --replay)"
+    )
     parser.add_argument(
         "--steps", type=Path, metavar="FILE", help="with exact: write the steps of the tile pipeline, likewise"
     )

@@ -33,13 +33,15 @@ def replay_file(options: argparse.Namespace) -> int:
     """Run the command with --replay.
 
     Raises:
-        EStreamError: options of another request, or a trace that can't be read or replayed.
+        EStreamError: options of another request, or a trace that can't be read or replayed, or wasn't measured.
     """
     if strange := [name for name in OTHERS if getattr(options, name) != options.default_of(name)]:
         told = "the store" if strange[0] == "store" else f"--{strange[0].replace('_', '-')}"
         raise EStreamError(f"a replay is of the measured request and of nothing else: leave {told} out")
     check_results({"--trace": options.trace}, {"--replay": options.replay})
     measured = Trace.from_json(options.replay)
+    if (kind := measured.provenance.get("kind", "without a kind")) != "measured":
+        raise EStreamError(f"{options.replay} is no measured request ({kind}): give a trace by estream prefill --trace")
     replays = both_replays(measured)
     found = figures(measured, replays)
     if options.trace is not None:

@@ -9,7 +9,7 @@ from estream_lab.trace.schema import Trace
 OWN = ".estream-trace"
 """The end of a file that gives back the same trace: `Trace.from_json` reads it, and `estream simulate --replay`."""
 
-KINDS = f"{OWN} for --replay, .json for Chrome, else Perfetto"
+KINDS = f"{OWN}, .json for Chrome, else Perfetto"
 """What a command says of its option for a trace."""
 
 

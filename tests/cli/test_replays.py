@@ -77,3 +77,20 @@ def test_a_file_for_a_viewer_is_no_trace_to_replay(estream: Run, tmp_path: Path)
     assert estream("simulate", "--tokens", "32", "--trace", str(chrome))[0] == 0
     status, _, error = estream("simulate", "--replay", str(chrome))
     assert status == 1 and "is not a trace of EStream Lab" in error and ".estream-trace" in error
+
+
+def test_a_simulated_request_is_not_told_as_measured(estream: Run, recorded: Path, tmp_path: Path) -> None:
+    simulated, replayed = tmp_path / "s.estream-trace", tmp_path / "r.estream-trace"
+    assert estream("simulate", "--tokens", "32", "--trace", str(simulated))[0] == 0
+    assert estream("simulate", "--replay", str(recorded), "--trace", str(replayed))[0] == 0
+    for path in (simulated, replayed):
+        status, out, error = estream("simulate", "--replay", str(path))
+        assert status == 1 and not out and error.count("\n") == 1
+        assert f"{path} is no measured request (simulated" in error and "give a trace by estream prefill" in error
+
+
+def test_only_prefill_says_that_its_traces_can_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, told in (("prefill", True), ("simulate", False)):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert ("simulate--replay)" in "".join(capsys.readouterr().out.split())) == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -86,6 +87,11 @@ class Profile:
     def queue_depths(self) -> tuple[int, ...]:
         """The depths that were measured, ascending."""
         return tuple(sorted({run.queue_depth for run in self.runs}))
+
+    @property
+    def rounds(self) -> int:
+        """Requests of each g and depth; of the one that has the fewest."""
+        return min(Counter((run.group_size, run.queue_depth) for run in self.runs).values())
 
     def groups(self, group_size: int) -> int:
         """ceil(E / g)."""

@@ -107,7 +107,8 @@ def trial(plan: Plan, read_bandwidth: float, folder: Path, *, progress: bool = F
         plan.store, plan.tokens, grid, prompt=plan.prompt, threads=plan.threads, read_bandwidth=read_bandwidth
     )
     with open_samples(folder / f"sweep-{read_bandwidth:.0f}.jsonl", told) as file:
-        samples = tuple(sweep(plan.store, plan.tokens, file, grid, 2 * plan.rounds, **how, progress=progress))
+        kept = sweep(plan.store, plan.tokens, file, grid, 2 * plan.rounds, **how, progress=progress)
+    samples = tuple(sample for sample in kept if sample.round < 2 * plan.rounds)  # a longer run may have left more
     found = tuple(each for model in MODELS for each in regrets(profile, samples, model))
     floors = noise_floor(profile, samples)
     assert floors is not None, "there are two rounds at least"
@@ -143,10 +144,12 @@ def _profile(plan: Plan, read_bandwidth: float, path: Path, progress: bool) -> P
         save_profile(profile, path)
         return profile
     profile = load_profile(path, plan.store)
-    mine = (plan.prompt, len(plan.tokens), plan.threads or available_cpus(), plan.sizes)
+    mine = (plan.prompt, len(plan.tokens), plan.threads or available_cpus(), plan.sizes, plan.profile_rounds)
     origin = profile.origin
-    if (origin.prompt, origin.tokens, origin.threads, profile.group_sizes) != mine:
-        raise EStreamError(f"{path} is the profile of another prompt, threads or group sizes: give another --folder")
+    if (origin.prompt, origin.tokens, origin.threads, profile.group_sizes, profile.rounds) != mine:
+        raise EStreamError(
+            f"{path} is the profile of another prompt, threads, group sizes or rounds: give another --folder"
+        )
     return profile
 
 

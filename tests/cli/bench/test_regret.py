@@ -71,7 +71,18 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     assert "reads limited to 20.0 MB/s (declared)" in out and "reads limited to 40.0 MB/s (declared)" in out
     assert out.splitlines()[-1].startswith("shared ") and "of 6 choices are the fastest" in out
     assert main([*command, "--threads", "1"]) == 1
-    assert "is the profile of another prompt, threads or group sizes" in capsys.readouterr().err
+    assert "is the profile of another prompt, threads, group sizes or rounds" in capsys.readouterr().err
+
+
+def test_rounds_that_were_not_asked_for_are_not_counted(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of more rounds gives those of fewer; its profile is that of its own rounds alone."""
+    command = ["bench", "regret", store, *SHORT, "--folder", "kept", "--read-bandwidth", "40MB/s", "--json"]
+    for rounds in (2, 1):
+        assert main([*command, "--rounds", str(rounds)]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["rounds"], found["trials"][0]["samples"]) == (rounds, 2 * rounds * GRID)
+    assert main([*command, "--profile-rounds", "2"]) == 1
+    assert "is the profile of another prompt, threads, group sizes or rounds" in capsys.readouterr().err
 
 
 def test_a_miss_is_taken_apart(store: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from estream_lab.models.spec import ModelSpec
 from estream_lab.models.synthetic import SyntheticSource
 from estream_lab.streaming.dense import KEEP
 from estream_lab.streaming.pack import pack_synthetic
-from estream_lab.streaming.store import MANIFEST
+from estream_lab.streaming.store import EXPERTS, MANIFEST
 
 PREFIX = "estream-bench-"
 LOCK = "lock"
@@ -36,8 +36,9 @@ def workplace(folder: Path | None, needed_bytes: int = 0) -> Iterator[Path]:
         EStreamError: it can't be made, its disk has less room, or it lies in a store.
     """
     if folder is not None:
-        for place in (folder, *folder.absolute().parents):
-            if (place / MANIFEST).exists():
+        real = Path(os.path.realpath(folder))  # Path.resolve raises no OSError where links lead in a circle
+        for place in (real, *real.parents):
+            if (place / MANIFEST).exists() and (place / EXPERTS).exists():
                 raise EStreamError(f"{folder} lies in the store {place}: give a --folder outside of it")
         with _made(folder, "choose another --folder"):
             _check_room(folder, needed_bytes)

@@ -60,13 +60,30 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(
         workplace(tmp_path / "file" / "x" if kept else None).__enter__()
 
 
+def test_links_in_a_circle_are_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(EStreamError, match="can't work in .*: .*another --folder"):
+        workplace(tmp_path / "a" / "x").__enter__()
+
+
 def test_a_folder_within_a_store_is_refused(tmp_path: Path) -> None:
     store = synthetic_store(tmp_path, synthetic_spec(hidden=64, ffn=32, layers=1, experts=4, top_k=2, vocab=32))
-    before = sorted(store.iterdir())
-    for folder in (store, store / "deep" / "er"):
+    before, link = sorted(store.iterdir()), tmp_path / "link"
+    link.symlink_to(store)
+    for folder in (store, store / "deep" / "er", link, link / "deep", tmp_path / "new" / ".." / store.name):
         with pytest.raises(EStreamError, match=r"lies in the store .*: give a --folder outside of it"):
             workplace(folder).__enter__()
     assert sorted(store.iterdir()) == before
+
+
+def test_a_folder_beside_a_store_or_under_another_manifest_is_in_no_store(tmp_path: Path) -> None:
+    store = synthetic_store(tmp_path, synthetic_spec(hidden=64, ffn=32, layers=1, experts=4, top_k=2, vocab=32))
+    (tmp_path / "manifest.json").write_text("{}")  # of a web page, say
+    for folder in (tmp_path / "mine", store / ".." / "out"):
+        with workplace(folder):
+            pass
+    assert (tmp_path / "mine").is_dir() and (tmp_path / "out").is_dir()
 
 
 def test_a_folder_that_was_named_is_kept(tmp_path: Path) -> None:

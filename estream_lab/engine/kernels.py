@@ -11,6 +11,7 @@ from numba.core import event
 from tqdm import tqdm
 
 from estream_lab.engine.settings import EngineSettings
+from estream_lab.errors import EStreamError
 from estream_lab.experts import Arena, ExpertShape, RecordClass, compact, group_routes
 from estream_lab.experts.executors import Executor
 from estream_lab.kernels import host
@@ -23,6 +24,10 @@ from estream_lab.routing import route
 from estream_lab.streaming import Store
 
 DELAY_SECONDS = 1.0  # kernels that are kept from before are there sooner, and need no bar
+
+COMPILE = (
+    "import sys; sys.path[:] = sys.argv[2:]; from estream_lab.engine import kernels; kernels.load_those_of(sys.argv[1])"
+)
 
 _loaded: set[tuple[Executor, frozenset[str]]] = set()  # by this process
 
@@ -51,11 +56,23 @@ def compile_apart(store: Path) -> None:
     """Have another process compile the kernels of an engine on ``store``, unless this one has some already.
 
     Compiling leaves tens of megabytes behind that no process has which finds the kernels kept: whoever measures what an
-    engine's process takes has them compiled apart. A store that can't be opened there is refused here, with a sentence.
+    engine's process takes has them compiled apart.
+
+    Raises:
+        EStreamError: not a store, one that can't be run, or the other process failed.
     """
-    if not _loaded:
-        load = "import sys; from estream_lab.engine import kernels; kernels.load_those_of(sys.argv[1])"
-        subprocess.run([sys.executable, "-c", load, str(store)], capture_output=True, stdin=subprocess.DEVNULL)
+    if _loaded:
+        return
+    _kernels_of(store)  # refused here, what is wrong with it is a sentence and not a process that failed
+    # Safe path (-P), then this process's own: modules that happen to lie in the working folder aren't imported.
+    command = [sys.executable, "-P", "-c", COMPILE, str(store), *sys.path]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+    if done.returncode:
+        why = done.stderr.strip().rpartition("\n")[2] or "it said nothing"
+        raise EStreamError(
+            f"the process that compiles kernels for {store} failed with status {done.returncode} ({why}): estream "
+            "doctor tells what this computer lacks"
+        )
 
 
 def load_those_of(store: str) -> None:
@@ -64,9 +81,13 @@ def load_those_of(store: str) -> None:
     Raises:
         EStreamError: not a store, or one that can't be run.
     """
-    opened = Store(Path(store))
-    executor = EngineSettings().complete(opened).chosen_executor
-    load_kernels(executor, frozenset(opened.dense.kinds.values()), shown=False)
+    load_kernels(*_kernels_of(Path(store)), shown=False)
+
+
+def _kernels_of(store: Path) -> tuple[Executor, frozenset[str]]:
+    """The executor and the kinds of dense weights that an engine on the store has by default."""
+    opened = Store(store)
+    return EngineSettings().complete(opened).chosen_executor, frozenset(opened.dense.kinds.values())
 
 
 def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None:

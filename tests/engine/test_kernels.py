@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from estream_lab.engine import PrefillEngine, kernels
+from estream_lab.errors import EStreamError
 from tests.stores import dense_store
 
 CODE = """
@@ -95,3 +96,20 @@ def test_a_process_that_has_kernels_starts_no_other(store_path: Path, monkeypatc
     PrefillEngine.open(store_path, group_size=3).close()
     monkeypatch.setattr(kernels.subprocess, "run", None)
     kernels.compile_apart(store_path)
+
+
+def test_a_process_that_fails_to_compile_is_told(
+    store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_loaded", set())
+    (tmp_path / "tqdm.py").write_text("raise RuntimeError('not the tqdm that is installed')")
+    monkeypatch.chdir(tmp_path)
+    kernels.compile_apart(store_path)  # what lies in the working folder is not imported
+    for code, why in (("raise MemoryError('no room')", "MemoryError: no room"), ("exit(3)", "it said nothing")):
+        monkeypatch.setattr(kernels, "COMPILE", code)
+        with pytest.raises(
+            EStreamError, match=rf"compiles kernels for .* failed with status \d \({why}\): estream doc"
+        ):
+            kernels.compile_apart(store_path)
+    with pytest.raises(EStreamError, match="no such folder"):
+        kernels.compile_apart(tmp_path / "none.estream")

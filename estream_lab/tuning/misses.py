@@ -40,7 +40,8 @@ class Account:
 
     Attributes:
         configuration: (Q, B, G). predicted_seconds: by the model. traced_seconds: of the request that was traced.
-        parts: non-expert work, execution, what storage was busy for, and what lies outside the layers. They overlap.
+        parts: non-expert work, execution, storage time of the groups that have routes, and what lies outside the
+            layers. They overlap.
     """
 
     configuration: Configuration
@@ -80,11 +81,13 @@ def account(profile: Profile, model: str, configuration: Configuration, seen: Tr
     by, (depth, banks, size) = MODELS[model], configuration
     grid, times = profile.grid(size), seen.times
     predicted = float(by.times_of(grid, banks, depth)[-1]) + by.outside_ns(profile)
+    needed = {(run.layer, run.group) for run in times.executions}
+    reads_ns = sum(read.own_ns for read in times.loadings if (read.layer, read.group) in needed)
     elsewhere = by.outside_ns(profile) + (banks * grid.bank_ns if by.pays_banks else 0)
     parts = (
         ("non-expert work", float(grid.non_expert.sum()), sum(times.non_expert_ns)),
         ("experts", float(grid.runs.sum()), sum(run.ns for run in times.executions)),
-        ("storage", float(grid.needed.reads[depth - 1].sum()) / depth, sum(read.own_ns for read in times.loadings)),
+        ("storage", float(grid.needed.reads[depth - 1].sum()) / depth, reads_ns),
         ("elsewhere", elsewhere, times.outside_ns),
     )
     seconds = tuple(Part(name, expected / 1e9, found / 1e9) for name, expected, found in parts)

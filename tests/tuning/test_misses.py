@@ -36,3 +36,14 @@ def test_the_part_that_took_longer_is_named() -> None:
     for name, seen in times:
         found = account(profile(loads, runs), "shared", Configuration(2, 3, 2), Traced(1.0, seen))
         assert found.furthest.name == name and found.furthest.traced > found.furthest.predicted
+
+
+def test_reads_of_groups_without_routes_are_in_neither_storage_time() -> None:
+    """The early schedule reads the first group before it is known that nothing goes there."""
+    loads = routes(3, 8) + 1
+    loads[:, :2] = 0
+    run = calibration(loads, 2, 1, FAIR)
+    assert {read.group for read in run.loadings} > {each.group for each in run.executions} == {1, 2, 3}
+    found = account(profile(loads, [run]), "literal", Configuration(1, 3, 2), Traced(0.5, run))
+    (storage,) = (part for part in found.parts if part.name == "storage")
+    assert storage.traced == pytest.approx(storage.predicted, rel=0.01)

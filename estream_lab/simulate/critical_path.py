@@ -1,7 +1,7 @@
 """The critical path of one layer: from its end back through the term that attained each maximum (paper section 6)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ class ScheduledLayer:
         reads, runs: L_k and X_k in visit order, whole numbers. non_expert: T^ne.
         banks, queue_depth: b and q. schedule: one of the published three.
         names: of the groups in visit order, for people; 1, 2, … by default.
+        times: a, d, s and f of each group, by `recurrence`.
 
     Raises:
         EStreamError: as `recurrence`, no bank or queue place, no group, or names that aren't one each.
@@ -59,6 +60,7 @@ class ScheduledLayer:
     queue_depth: int
     schedule: str = "early"
     names: tuple[int, ...] = ()
+    times: Timetable = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.reads or min(self.banks, self.queue_depth) < 1:
@@ -69,12 +71,8 @@ class ScheduledLayer:
         object.__setattr__(self, "names", self.names or tuple(range(1, len(self.reads) + 1)))
         if len(self.names) != len(self.reads):
             raise EStreamError(f"{len(self.names)} names don't fit {len(self.reads)} groups: give one each, or none")
-        assert self.times  # refuses what is no layer
-
-    @cached_property
-    def times(self) -> Timetable:
-        """a, d, s and f of each group."""
-        return recurrence(self.reads, self.runs, self.non_expert, self.banks, self.queue_depth, self.schedule)
+        settings = self.non_expert, self.banks, self.queue_depth, self.schedule
+        object.__setattr__(self, "times", recurrence(self.reads, self.runs, *settings))
 
     @property
     def pipe_time(self) -> int:

@@ -1,5 +1,7 @@
 """The critical path: its terms are the recurrence's, it has no gap, and what lies on it alone sets the layer's time."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -117,3 +119,9 @@ def test_what_is_no_layer_is_told() -> None:
         replace(A, reads=(1, 2, 3), names=())
     with pytest.raises(EStreamError, match="unknown schedule 'late'"):
         replace(A, schedule="late")
+
+
+def test_what_is_no_layer_is_told_by_a_python_without_asserts() -> None:
+    code = "from estream_lab.simulate import ScheduledLayer; ScheduledLayer((1, 2), (1,), 1, 1, 1)"
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "EStreamError: 2 reads and 1 executions" in done.stderr

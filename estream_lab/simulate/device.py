@@ -59,11 +59,15 @@ class Number:
 
 @dataclass(frozen=True)
 class FittedTo:
-    """What was simulated where a profile was fitted: a model by its title, a number of tokens, and G."""
+    """What was simulated where a profile was fitted: a model by its title, a number of tokens, and G (None: any)."""
 
     model: str
     tokens: int
-    group_size: int
+    group_size: int | None
+
+    def covers(self, model: str, tokens: int, group_size: int) -> bool:
+        """Whether this is such a request."""
+        return (model, tokens) == (self.model, self.tokens) and self.group_size in (None, group_size)
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Device:
         if wrong:
             raise self._refused(wrong[0])
         to = self.fitted_to
-        if to is not None and (type(to.model), type(to.tokens), type(to.group_size)) != (str, int, int):
+        if to is not None and (type(to.model), type(to.tokens), type(to.group_size)) not in _FITTED:
             raise self._refused("was fitted to what is no model, number of tokens and group size")
         for place, bandwidth in enumerate(self.read_bandwidths, 1):
             self._check(f"read_bandwidths {place}", bandwidth, "bytes/s", positive=True)
@@ -129,7 +133,7 @@ class Device:
 
     def covers(self, model: str, tokens: int, group_size: int) -> bool:
         """Whether such a request is what the profile was fitted to, or nothing was fitted."""
-        return self.fitted_to in (None, FittedTo(model, tokens, group_size))
+        return self.fitted_to is None or self.fitted_to.covers(model, tokens, group_size)
 
     def storage(self) -> DepthBandwidth:
         """Its storage.
@@ -181,6 +185,7 @@ class Device:
         return EStreamError(f"the device profile '{self.name}' {what}: correct its file")
 
 
+_FITTED = ((str, int, int), (str, int, type(None)))
 _REQUEST = ("read_latency", "bank_synchronisation", "dense_rate", "expert_rate", "group_overhead")
 
 

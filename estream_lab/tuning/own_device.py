@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from estream_lab.simulate.device import UNITS, Device, Number
+from estream_lab.simulate.device import UNITS, Device, FittedTo, Number
 from estream_lab.simulate.models import ModelShape
 from estream_lab.tuning.profile import Profile
 
@@ -55,7 +55,7 @@ def own_device(profile: Profile, model: ModelShape) -> Device:
         name="here",
         title=f"{origin.machine}{limit}",
         scope=f"{model.title} at {origin.tokens} tokens",
-        fitted_to=None,
+        fitted_to=FittedTo(model.title, origin.tokens, group_size=None),
         read_bandwidths=tuple(Number(rate, "bytes/s", "fitted", said) for rate in reads),
         numbers=numbers,
     )

@@ -188,6 +188,8 @@ def test_a_store_is_compared_on_this_computer_as_its_profile_has_it(estream: Run
     assert (found["model"], found["tokens"]) == ("own.estream", 30)
     assert estream("configure", str(store), "--profile", "p.json", *STORE_BUDGET)[0] == 0
     assert json.loads(estream("compare", str(store), *STORE_BUDGET, "--json")[1]) == found  # that of the configuration
+    longer = json.loads(estream("compare", str(store), "--tokens", "31", *STORE_BUDGET, "--json")[1])
+    assert longer["kind"] == "simulated (fitted profile, outside its scope own.estream at 30 tokens)"
     phone = json.loads(estream("compare", str(store), "--device", "phone", *SHORT, "--json")[1])
     assert (phone["model"], phone["tokens"], phone["device"]) == ("own.estream", 64, "phone")
 

@@ -76,6 +76,10 @@ WRONG: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
         lambda d: d.update(fitted_to={"model": "x", "tokens": "1", "group_size": 2}),
         "was fitted to what is no model, number of tokens and group size",
     ),
+    (
+        lambda d: d.update(fitted_to={"model": "x", "tokens": 1, "group_size": "2"}),
+        "was fitted to what is no model, number of tokens and group size",
+    ),
     (lambda d: d.pop("title"), "'title' is missing or unknown"),
     (lambda d: d.update(more=1), "'more' is missing or unknown"),
     (lambda d: d.update(version=2), "version 2, this release reads 1"),

@@ -27,7 +27,15 @@ def test_a_simulated_request_takes_what_the_recurrence_says_of_the_profile() -> 
         simulated = simulate(device, workload, Settings(size, banks, 1))
         assert simulated.seconds == pytest.approx(pipe_times(found.grid(size), banks, 1)[-1] / 1e9, rel=0.01)
         assert simulated.other_bytes == found.other_bytes
-    assert device.mark == "fitted" and device.covers("anything", 1, 1)
+    assert device.mark == "fitted"
+
+
+def test_a_profile_is_good_for_its_model_at_its_tokens_in_groups_of_any_size() -> None:
+    loads = routes(3, 10) + 1
+    found = profile(loads, [calibration(loads, 2, 1, FAIR)])
+    device, tokens = own_device(found, MODEL), found.origin.tokens
+    assert all(device.covers(MODEL.title, tokens, size) for size in (1, 2, 10))
+    assert not device.covers(MODEL.title, tokens + 1, 2) and not device.covers("another", tokens, 2)
 
 
 def test_deeper_queues_are_no_slower_and_overheads_not_negative() -> None:

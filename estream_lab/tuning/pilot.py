@@ -6,12 +6,14 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
 from estream_lab.errors import EStreamError
+from estream_lab.machine import available_cpus
 from estream_lab.streaming import Store
 from estream_lab.trace import write_atomically
 
@@ -42,17 +44,15 @@ class Pilot:
         return self.open_seconds + 2 * (max(parts) + (1 - OVERLAP) * min(parts))
 
 
-def pilot(store: Store, tokens: NDArray[np.int32], threads: int | None, path: Path) -> Pilot:
-    """The pilot that ``path`` keeps, else one that is measured and kept there.
+def pilot(store: Store, tokens: NDArray[np.int32], threads: int | None, path: Path, *, prompt: str) -> Pilot:
+    """The pilot that ``path`` keeps, else one that is measured and kept there; ``prompt`` says what the tokens are.
 
     Raises:
         EStreamError: settings that the store can't be run with, storage that fails, or a file of something else.
     """
+    told = {"prompt": prompt, "threads": threads or available_cpus()}
     if path.exists():
-        try:
-            return Pilot(**json.loads(path.read_bytes()))
-        except (TypeError, ValueError) as error:
-            raise EStreamError(f"{path} keeps no pilot ({error}): remove it") from error
+        return _kept(path, told)
     with PrefillEngine.open(store, threads=threads):  # kernels are loaded, or compiled
         pass
     start = time.perf_counter()
@@ -62,5 +62,17 @@ def pilot(store: Store, tokens: NDArray[np.int32], threads: int | None, path: Pa
         results = [engine.prefill(tokens) for _ in range(REQUESTS)]
     computing = min(result.seconds * (1 - result.npu_idle) for result in results)
     found = Pilot(opened, computing, results[0].bytes_needed)
-    write_atomically(path, json.dumps(asdict(found)).encode() + b"\n")
+    write_atomically(path, json.dumps({**told, "pilot": asdict(found)}).encode() + b"\n")
+    return found
+
+
+def _kept(path: Path, told: dict[str, Any]) -> Pilot:
+    """The pilot of a file, measured with what is ``told``."""
+    try:
+        document = json.loads(path.read_bytes())
+        found = Pilot(**document.pop("pilot"))
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise EStreamError(f"{path} keeps no pilot ({error!r}): remove it") from error
+    if document != told:
+        raise EStreamError(f"{path} is the pilot of another prompt or threads: give another --folder")
     return found

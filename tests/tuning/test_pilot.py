@@ -24,13 +24,16 @@ def test_a_pilot_foretells_what_a_sample_takes() -> None:
 
 def test_a_pilot_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, path = Store(synthetic_store(tmp_path)), tmp_path / "pilot.json"
-    found = pilot(store, TOKENS, 1, path)
+    found = pilot(store, TOKENS, 1, path, prompt="numbers")
     with PrefillEngine.open(store, threads=1) as engine:
         assert found.needed_bytes == engine.prefill(TOKENS).bytes_needed
     assert found.open_seconds > 0 and found.computing_seconds > 0
     monkeypatch.setattr("estream_lab.tuning.pilot.PrefillEngine", None)
-    assert pilot(store, TOKENS, 1, path) == found
-    for content in ("[", '{"tokens": 1}'):
+    assert pilot(store, TOKENS, 1, path, prompt="numbers") == found
+    for threads, prompt in ((2, "numbers"), (1, "letters")):
+        with pytest.raises(EStreamError, match=r"pilot.json is the pilot of another prompt or threads: give another"):
+            pilot(store, TOKENS, threads, path, prompt=prompt)
+    for content in ("[", "[]", '{"tokens": 1}', '{"pilot": {"tokens": 1}}'):
         path.write_text(content)
         with pytest.raises(EStreamError, match=r"pilot.json keeps no pilot .*: remove it"):
-            pilot(store, TOKENS, 1, path)
+            pilot(store, TOKENS, 1, path, prompt="numbers")

@@ -108,7 +108,7 @@ def measure(
     Raises:
         EStreamError: as `trial` and `pilot`.
     """
-    first = pilot(plan.store, plan.tokens, plan.threads, folder / "pilot.json")
+    first = pilot(plan.store, plan.tokens, plan.threads, folder / "pilot.json", prompt=plan.prompt)
     asked = declared or [round(factor * first.balanced_bandwidth) for factor in FACTORS]
     bandwidths = list(dict.fromkeys(asked))  # a trial counts once in the verdicts
     expected = [plan.samples * first.sample_seconds(each) for each in bandwidths]

@@ -71,7 +71,7 @@ def test_the_same_command_goes_on_where_it_was_stopped(
     assert "reads limited to 20.0 MB/s (declared)" in out and "reads limited to 40.0 MB/s (declared)" in out
     assert out.splitlines()[-1].startswith("shared ") and "of 6 choices are the fastest" in out
     assert main([*command, "--threads", "1"]) == 1
-    assert "is the profile of another prompt, threads, group sizes or rounds" in capsys.readouterr().err
+    assert "is the pilot of another prompt or threads" in capsys.readouterr().err
 
 
 def test_rounds_that_were_not_asked_for_are_not_counted(store: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -40,7 +40,7 @@ class LayerGrid:
     reads: NDArray[np.float64]
     runs: NDArray[np.float64]
     non_expert: NDArray[np.float64]
-    routed: NDArray[np.bool_] = field(default_factory=lambda: np.ones(0, np.bool_))
+    routed: NDArray[np.bool_] = None  # type: ignore[assignment]  # only until it is checked
     bank_ns: float = 0.0
 
     def __post_init__(self) -> None:
@@ -58,8 +58,8 @@ class LayerGrid:
                 f"reads of shape {self.reads.shape} don't fit {len(self.runs)} executions: "
                 "give a row for each queue depth and a column for each execution"
             )
-        given = np.array(self.routed, np.bool_, order="C")
-        routed = given if given.size else np.ones(len(self.runs), np.bool_)
+        all_have = self.routed is None
+        routed = np.ones(len(self.runs), np.bool_) if all_have else np.array(self.routed, np.bool_, order="C")
         object.__setattr__(self, "routed", routed)
         if routed.shape != self.runs.shape or self.runs[~routed].any():
             raise EStreamError(

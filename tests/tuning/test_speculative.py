@@ -112,3 +112,5 @@ def test_a_time_of_what_is_not_executed_is_told() -> None:
         LayerGrid.of([[[1, 1]]], [[1, 1]], [0], [[True, False]])
     with pytest.raises(EStreamError, match=r"routed of shape \(3,\) doesn't fit 2 executions"):
         LayerGrid(np.array([0, 2]), np.ones((1, 2)), np.ones(2), np.zeros(1), np.ones(3, np.bool_))
+    with pytest.raises(EStreamError, match=r"routed of shape \(0,\) doesn't fit 2 executions"):
+        LayerGrid(np.array([0, 2]), np.ones((1, 2)), np.ones(2), np.zeros(1), np.ones(0, np.bool_))

@@ -97,7 +97,8 @@ def memory_marks(runs: Sequence[Run]) -> list[Mark]:
 
 def read_marks(runs: Sequence[Run]) -> list[Mark]:
     """The bytes of all groups with routes at the device's highest bandwidth, in seconds: no schedule is faster unless
-    experts stay in memory. Beside it the simulated and the published time, and the latter in floors: as much of the profile as the floor is."""
+    experts stay in memory. Beside it the simulated and the published time, and the latter in floors, which is of the
+    profile as they are."""
     found = []
     for run in runs:
         simulation = run.simulation

@@ -37,9 +37,9 @@ class Regret:
     Attributes:
         model: that chose, of `models.MODELS` or another. budget: its name. budget_bytes: M_max.
         feasible: how many configurations fit.
-        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured, of the samples
-            that nothing disturbed. regret: their ratio - 1.
-        peak_rss_bytes: the most that the chosen one was seen to take.
+        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: of the sweep, simulated, or measured and of the
+            samples that nothing disturbed. regret: their ratio - 1.
+        peak_rss_bytes: the most that the chosen one took in the sweep.
     """
 
     model: str
@@ -98,13 +98,13 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
     """What `configure.select` chooses by a model at the three budgets, held against a sweep.
 
     Raises:
-        EStreamError: a choice that the sweep didn't measure.
+        EStreamError: a choice that isn't in the sweep.
     """
     return regrets_of(profile, undisturbed_seconds(samples), peaks(samples), model)
 
 
 def peaks(samples: Sequence[SweepSample]) -> dict[Configuration, int]:
-    """The most bytes that every configuration was seen to take."""
+    """The most bytes that every configuration was seen to take, of a measured sweep."""
     found: dict[Configuration, int] = {}
     for sample in samples:
         found[sample.configuration] = max(sample.peak_rss_bytes, found.get(sample.configuration, 0))
@@ -142,8 +142,7 @@ def regret_at(
     chosen = Configuration(weighed.queue_depth, weighed.banks, weighed.group_size)
     if chosen not in budget.feasible:
         raise EStreamError(
-            f"Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size} was chosen and not measured: sweep the "
-            "group sizes and queue depths of the profile"
+            f"{chosen.told} was chosen and isn't in the sweep: sweep the group sizes and queue depths of the profile"
         )
     fastest = _fastest(seconds, budget.feasible)
     return Regret(

@@ -84,15 +84,12 @@ def test_orders_of_the_shipped_model_have_the_form_that_the_command_prints() -> 
 def test_what_the_page_says_of_orders_holds() -> None:
     rows = [cells(line) for line in (*shown("bench orders")[4:], *shown("bench orders tiny.estream")[2:])]
     changes = [[float(change.removesuffix(" %")) for change in row[5:]] for row in rows]
-    for _, work, johnson, bound in changes:
-        assert work == johnson >= -2 and -7.1 < bound <= johnson
-    gains = {row[0]: change[0] for row, change in zip(rows, changes, strict=True)}
-    assert (
-        max(gains[name] for name in ("LFM2-8B-A1B", "Mixtral-8x7B", "tiny.estream"))
-        < -2
-        < min(
-            change[0]
-            for row, change in zip(rows, changes, strict=True)
-            if row[0] in ("OLMoE-1B-7B", "DeepSeek-V2-Lite")
-        )
-    )
+    for row, (_, work, johnson, bound) in zip(rows, changes, strict=True):
+        assert work == johnson >= -2
+        left = 100 * (1 - (100 + bound) / (100 + johnson))
+        assert left == 0 if row[0] == "Mixtral-8x7B" else 1 <= left < 7.5
+    for row, (popularity, *_) in zip(rows, changes, strict=True):
+        if row[0] in ("LFM2-8B-A1B", "Mixtral-8x7B", "tiny.estream"):
+            assert -4 < popularity < -2
+        else:
+            assert -1 < popularity < 1 and (popularity < 0) == (row[0] == "Qwen3-30B-A3B")

@@ -67,7 +67,8 @@ def table(found: dict[str, Any]) -> list[str]:
     """A row for each configuration, as Markdown; changes are those against experts by id."""
     lines = [
         f"{found['kind'][0].upper()}{found['kind'][1:]}. Popularity: in the tokens before those that are run. Work and "
-        "Johnson: groups by id, as a perfect forecast would order them. Bound: of these groups, any order, any banks.",
+        "Johnson: groups by id, as a perfect forecast would order them. Bound: of these groups in any order with a "
+        "bank for each, at this B's bank cost and this Q's bandwidth.",
         "",
         "| model | routes | budget | G, B, Q | by id | popularity | descending work | Johnson | bound |",
         "|---|---|---|---|---:|---:|---:|---:|---:|",

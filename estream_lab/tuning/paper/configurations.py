@@ -110,7 +110,7 @@ def marks(swept: Mapping[str, Swept]) -> list[Mark]:
     found = []
     for name, sweep in swept.items():
         for point in sweep.points:
-            of = f"{sweep.title}, {told(point.configuration)}"
+            of = f"{sweep.title}, {point.configuration.told}"
             found.append(Mark(of, LATENCY, point.seconds, "s", point.kind))
             found.append(Mark(of, MEMORY, point.peak_bytes, "bytes", point.kind))
         for choice in sweep.choices:
@@ -125,18 +125,18 @@ def _olmoe_marks(sweep: Swept) -> list[Mark]:
     lone, two = (sweep.at(Configuration(depth, 3, FIXED_GROUP)) for depth in (1, 2))
     of = f"{sweep.title}, G={FIXED_GROUP} B=3"
     return [
-        *(published_mark(id, f"{sweep.title}, {told(each)}", LATENCY) for id, each in PUBLISHED_POINTS.items()),
+        *(published_mark(id, f"{sweep.title}, {each.told}", LATENCY) for id, each in PUBLISHED_POINTS.items()),
         Mark(of, DEEPER, 100 * (1 - two.seconds / lone.seconds), "%", two.kind),
         published_mark("olmoe_q1_to_q2", of, DEEPER),
     ]
 
 
 def _choice_marks(name: str, title: str, choice: Choice) -> list[Mark]:
-    of, note = f"{title}, {choice.budget.name} budget", told(choice.chosen.configuration)
+    of, note = f"{title}, {choice.budget.name} budget", choice.chosen.configuration.told
     found = [Mark(of, REGRET, 100 * choice.regret, "%", choice.chosen.kind, note)]
     if (fixed := choice.fastest_of_fixed_group) is not None:
         gain = 100 * (1 - choice.fastest.seconds / fixed.seconds)
-        found.append(Mark(of, SEARCH, gain, "%", choice.fastest.kind, told(choice.fastest.configuration)))
+        found.append(Mark(of, SEARCH, gain, "%", choice.fastest.kind, choice.fastest.configuration.told))
     if (id := PUBLISHED_SEARCHES.get((name, choice.budget.name))) is not None:
         found.append(published_mark(id, of, SEARCH))
     return found
@@ -165,9 +165,3 @@ def summary(swept: Mapping[str, Swept]) -> list[Mark]:
         published_mark("regret_median", paper, "median regret"),
         published_mark("regret_worst", paper, "worst regret"),
     ]
-
-
-def told(configuration: Configuration) -> str:
-    """A configuration in words."""
-    depth, banks, size = configuration
-    return f"G={size} Q={depth} B={banks}"

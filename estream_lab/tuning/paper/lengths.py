@@ -11,7 +11,7 @@ from estream_lab.simulate.models import MODELS
 from estream_lab.simulate.soc import Simulation
 from estream_lab.simulate.workload import Workload
 from estream_lab.tuning.grids import Configuration
-from estream_lab.tuning.paper.configurations import PUBLISHED_POINTS, told
+from estream_lab.tuning.paper.configurations import PUBLISHED_POINTS
 from estream_lab.tuning.paper.marks import FITTED, Mark, published_mark, simulated_kind
 
 TIME, ERROR = "time to first token", "distance from the published value"
@@ -55,7 +55,7 @@ class Run:
     def configuration(self) -> str:
         """In words."""
         settings = self.simulation.settings
-        return told(Configuration(settings.queue_depth, settings.banks, settings.group_size))
+        return Configuration(settings.queue_depth, settings.banks, settings.group_size).told
 
 
 def runs(device: Device, size: Size) -> list[Run]:
@@ -90,6 +90,6 @@ def marks(found: Sequence[Run]) -> list[Mark]:
         made.append(Mark(run.of, TIME, run.simulation.seconds, "s", run.kind, run.configuration))
         for theirs in published_seconds(run):
             away = 100 * (run.simulation.seconds / theirs.value - 1)
-            note = f"published at {told(PUBLISHED_POINTS[FITTED_ID])}" if run.kind == FITTED else ""
+            note = f"published at {PUBLISHED_POINTS[FITTED_ID].told}" if run.kind == FITTED else ""
             made += [theirs, Mark(run.of, ERROR, away, "%", run.kind, note)]
     return made

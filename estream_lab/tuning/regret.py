@@ -9,7 +9,7 @@ from typing import Any
 from estream_lab.errors import EStreamError
 from estream_lab.tuning.configure import select
 from estream_lab.tuning.grids import Configuration
-from estream_lab.tuning.models import LITERAL, Model, model_of
+from estream_lab.tuning.models import LITERAL, MODELS, Model, model_of
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.samples_file import SweepSample
 from estream_lab.tuning.sweep import undisturbed_seconds
@@ -157,6 +157,24 @@ def regret_at(
         regret=seconds[chosen] / seconds[fastest] - 1,
         peak_rss_bytes=peak_bytes[chosen],
     )
+
+
+def regret_curves(
+    profile: Profile, seconds: Mapping[Configuration, float], peak_bytes: Mapping[Configuration, int]
+) -> dict[str, list[tuple[int, float]]]:
+    """By model, (M_max in bytes, regret) at every budget that makes a difference.
+
+    Args:
+        profile: that is chosen by. seconds, peak_bytes: of a sweep.
+
+    Raises:
+        EStreamError: a choice that isn't in the sweep.
+    """
+    every = every_budget(tuple(seconds), profile.slot_bytes, profile.other_bytes)
+    return {
+        model: [(each.bytes, regret_at(each, profile, seconds, peak_bytes, model).regret) for each in every]
+        for model in MODELS
+    }
 
 
 def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, float] | None:

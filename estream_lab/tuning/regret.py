@@ -144,7 +144,7 @@ def regret_at(
         raise EStreamError(
             f"{chosen.told} was chosen and isn't in the sweep: sweep the group sizes and queue depths of the profile"
         )
-    fastest = _fastest(seconds, budget.feasible)
+    fastest = fastest_of(seconds, budget.feasible)
     return Regret(
         model=model_of(model).name,
         budget=budget.name,
@@ -188,12 +188,12 @@ def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, f
         return None
     floors = {}
     for budget in budgets(both, profile.slot_bytes, profile.other_bytes):
-        picks = [_fastest(half, budget.feasible) for half in halves]
+        picks = [fastest_of(half, budget.feasible) for half in halves]
         best = [half[pick] for half, pick in zip(halves, picks, strict=True)]
         floors[budget.name] = max(halves[1][picks[0]] / best[1], halves[0][picks[1]] / best[0]) - 1
     return floors
 
 
-def _fastest(seconds: Mapping[Configuration, float], feasible: Sequence[Configuration]) -> Configuration:
-    """Equally fast ones: of fewer banks, then smaller arena, then smaller group, as everywhere."""
+def fastest_of(seconds: Mapping[Configuration, float], feasible: Sequence[Configuration]) -> Configuration:
+    """The fastest; of equally fast ones that of fewer banks, then smaller arena, then smaller group, as everywhere."""
     return min(feasible, key=lambda c: (seconds[c], c.banks, c.banks * c.group_size, c.group_size))

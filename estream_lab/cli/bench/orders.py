@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 from estream_lab import __version__
-from estream_lab.cli.requests import TOKENS, profile_file
+from estream_lab.cli.requests import TOKENS, profile_file, simulated_on
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.routing import Routes, read_routes
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     for model, routes, origin in tqdm(_requests(options), unit="model", desc="orders", leave=False):
         rows += orders_of(device, model, routes, origin)
     told = {
-        "kind": f"simulated ({device.mark} profile, fitted to {device.scope})",
+        "kind": simulated_on(device),
         "version": __version__,
         "device": device.name,
         "rows": [each.to_json() for each in rows],

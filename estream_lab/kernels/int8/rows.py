@@ -65,7 +65,7 @@ def float_of_half(bits: np.uint32) -> np.float32:
     magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
     if magnitude < np.uint32(0x0400 << 13):
         # A subnormal m * 2^-24: (1 + m * 2^-10) * 2^-14 less 2^-14.
-        value = float_of_bits(magnitude + np.uint32(113 << 23)) - _SMALLEST_NORMAL
+        value: np.float32 = float_of_bits(magnitude + np.uint32(113 << 23)) - _SMALLEST_NORMAL
     else:
         value = float_of_bits(magnitude + np.uint32(112 << 23))
     return -value if bits & np.uint32(0x8000) else value

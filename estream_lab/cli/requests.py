@@ -1,4 +1,4 @@
-"""Options that name a request on a simulated device: a public model, its routes, and the device's profile."""
+"""A request on a simulated device: options for a public model, its routes and the profile, and words for figures."""
 
 import argparse
 from pathlib import Path
@@ -42,6 +42,11 @@ def device_asked(options: argparse.Namespace) -> Device:
         EStreamError: as `load_device`.
     """
     return load_device(options.device or DEVICE)
+
+
+def simulated_on(device: Device) -> str:
+    """How figures of a profile came about, in words."""
+    return f"simulated ({device.mark} profile, fitted to {device.scope})"
 
 
 def routes_asked(options: argparse.Namespace, model: ModelShape) -> tuple[dict[int, Routes], str]:

@@ -11,7 +11,7 @@ from estream_lab.cli.measuring import add_measuring, measured_prompt
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.streaming import Store
-from estream_lab.tuning.grids import configurations
+from estream_lab.tuning.grids import Configuration, configurations
 from estream_lab.tuning.models import MODELS
 from estream_lab.tuning.profile_file import load_profile
 from estream_lab.tuning.regret import noise_floor, regrets
@@ -112,8 +112,7 @@ def table(found: dict[str, Any]) -> str:
     if found.get("regrets"):
         lines.append("choices, each configuration by the faster half of its samples, which nothing else disturbed:")
     for each in found.get("regrets", ()):
-        chosen, fastest = (f"G={c['group_size']} Q={c['queue_depth']} B={c['banks']}"
-                           for c in (each["chosen"], each["fastest"]))  # fmt: skip
+        chosen, fastest = (Configuration(**each[name]).told for name in ("chosen", "fastest"))
         floor = found["noise_floor"]
         noise = f", noise floor {100 * floor[each['budget']]:.1f} %" if floor else ""
         lines.append(

@@ -21,7 +21,7 @@ class Verdict:
     """The regrets of one model at several budgets and bandwidths.
 
     Attributes:
-        model: of `configure.MODELS`. choices: how many. exact: those whose choice was the fastest.
+        model: of `models.MODELS`. choices: how many. exact: those whose choice was the fastest.
         median, worst: of the regrets. noise_floor: the median of what two like sweeps have against each other.
         median_within, worst_within: the gates.
     """

@@ -14,6 +14,11 @@ class Configuration(NamedTuple):
     banks: int
     group_size: int
 
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"G={self.group_size} Q={self.queue_depth} B={self.banks}"
+
 
 def group_sizes(experts: int) -> tuple[int, ...]:
     """G of g0, 2 g0 and 4 g0 with g0 = max(4, E / 16), as far as a layer of E experts has as many."""

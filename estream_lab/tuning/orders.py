@@ -38,8 +38,9 @@ class Orders:
         settings: G, B and Q, by the finer model for experts by id.
         seconds: of the simulated request, by order: by id; by popularity in other prompts; then the groups by id in
             the order of descending work, and in Johnson's, as a perfect forecast would have them.
-        bound_seconds: no order of the groups by id and no number of banks takes less. Another order of experts makes
-            other groups, whose bound may differ.
+        bound_seconds: no order of the groups by id and no number of banks takes less, at the cost of banks that these
+            settings' B has and the bandwidth that their Q has: fewer banks may cost less, a deeper queue may read
+            faster. Another order of experts makes other groups, whose bound may differ.
     """
 
     model: str
@@ -134,7 +135,8 @@ def _by_groups(asked: Workload, settings: Settings, groups: list[NDArray[np.int6
 
 
 def _bound(device: Device, asked: Workload, settings: Settings) -> float:
-    """Seconds of a request whose layers take what `flow_shop.distances` says that they take at least."""
+    """Seconds of a request whose layers take what `flow_shop.distances` says that they take at least, with what ``B``
+    of the settings costs outside of them."""
     times = service_times_of(device, asked, settings.group_size, settings.banks)
     outside = times.lead_ns + times.tail_ns + sum(layer.rest_ns for layer in times.passes)
     grid = device_grid(device, asked, settings.group_size)

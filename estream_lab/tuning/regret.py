@@ -9,7 +9,7 @@ from typing import Any
 from estream_lab.errors import EStreamError
 from estream_lab.tuning.configure import select
 from estream_lab.tuning.grids import Configuration
-from estream_lab.tuning.models import LITERAL, Model, model_of
+from estream_lab.tuning.models import LITERAL, MODELS, Model, model_of
 from estream_lab.tuning.profile import Profile
 from estream_lab.tuning.samples_file import SweepSample
 from estream_lab.tuning.sweep import undisturbed_seconds
@@ -37,9 +37,9 @@ class Regret:
     Attributes:
         model: that chose, of `models.MODELS` or another. budget: its name. budget_bytes: M_max.
         feasible: how many configurations fit.
-        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: measured, of the samples
-            that nothing disturbed. regret: their ratio - 1.
-        peak_rss_bytes: the most that the chosen one was seen to take.
+        chosen, fastest: (Q, B, G). chosen_seconds, fastest_seconds: of the sweep, simulated, or measured and of the
+            samples that nothing disturbed. regret: their ratio - 1.
+        peak_rss_bytes: the most that the chosen one took in the sweep.
     """
 
     model: str
@@ -98,13 +98,13 @@ def regrets(profile: Profile, samples: Sequence[SweepSample], model: str = "lite
     """What `configure.select` chooses by a model at the three budgets, held against a sweep.
 
     Raises:
-        EStreamError: a choice that the sweep didn't measure.
+        EStreamError: a choice that isn't in the sweep.
     """
     return regrets_of(profile, undisturbed_seconds(samples), peaks(samples), model)
 
 
 def peaks(samples: Sequence[SweepSample]) -> dict[Configuration, int]:
-    """The most bytes that every configuration was seen to take."""
+    """The most bytes that every configuration was seen to take, of a measured sweep."""
     found: dict[Configuration, int] = {}
     for sample in samples:
         found[sample.configuration] = max(sample.peak_rss_bytes, found.get(sample.configuration, 0))
@@ -142,10 +142,9 @@ def regret_at(
     chosen = Configuration(weighed.queue_depth, weighed.banks, weighed.group_size)
     if chosen not in budget.feasible:
         raise EStreamError(
-            f"Q={chosen.queue_depth} B={chosen.banks} G={chosen.group_size} was chosen and not measured: sweep the "
-            "group sizes and queue depths of the profile"
+            f"{chosen.told} was chosen and isn't in the sweep: sweep the group sizes and queue depths of the profile"
         )
-    fastest = _fastest(seconds, budget.feasible)
+    fastest = fastest_of(seconds, budget.feasible)
     return Regret(
         model=model_of(model).name,
         budget=budget.name,
@@ -160,6 +159,24 @@ def regret_at(
     )
 
 
+def regret_curves(
+    profile: Profile, seconds: Mapping[Configuration, float], peak_bytes: Mapping[Configuration, int]
+) -> dict[str, list[tuple[int, float]]]:
+    """By model, (M_max in bytes, regret) at every budget that makes a difference.
+
+    Args:
+        profile: that is chosen by. seconds, peak_bytes: of a sweep.
+
+    Raises:
+        EStreamError: a choice that isn't in the sweep.
+    """
+    every = every_budget(tuple(seconds), profile.slot_bytes, profile.other_bytes)
+    return {
+        model: [(each.bytes, regret_at(each, profile, seconds, peak_bytes, model).regret) for each in every]
+        for model in MODELS
+    }
+
+
 def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, float] | None:
     """The regret that a sweep has against another like it, by budget: even and odd rounds choose for each other.
 
@@ -171,12 +188,12 @@ def noise_floor(profile: Profile, samples: Sequence[SweepSample]) -> dict[str, f
         return None
     floors = {}
     for budget in budgets(both, profile.slot_bytes, profile.other_bytes):
-        picks = [_fastest(half, budget.feasible) for half in halves]
+        picks = [fastest_of(half, budget.feasible) for half in halves]
         best = [half[pick] for half, pick in zip(halves, picks, strict=True)]
         floors[budget.name] = max(halves[1][picks[0]] / best[1], halves[0][picks[1]] / best[0]) - 1
     return floors
 
 
-def _fastest(seconds: Mapping[Configuration, float], feasible: Sequence[Configuration]) -> Configuration:
-    """Equally fast ones: of fewer banks, then smaller arena, then smaller group, as everywhere."""
+def fastest_of(seconds: Mapping[Configuration, float], feasible: Sequence[Configuration]) -> Configuration:
+    """The fastest; of equally fast ones that of fewer banks, then smaller arena, then smaller group, as everywhere."""
     return min(feasible, key=lambda c: (seconds[c], c.banks, c.banks * c.group_size, c.group_size))

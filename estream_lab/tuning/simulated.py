@@ -1,7 +1,8 @@
-"""Profiles of a simulated device, made as on a real one: from the traces of calibrating requests, and with noise."""
+"""Profiles of a simulated device, made as on a real one: from the traces of calibrating requests; noise; and sweeps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from estream_lab.simulate.device import Device
 from estream_lab.simulate.soc import Settings, other_bytes, simulate
 from estream_lab.simulate.workload import Workload
 from estream_lab.tuning.calibration import Calibration, banks_to_calibrate
-from estream_lab.tuning.grids import QUEUE_DEPTHS, group_sizes
+from estream_lab.tuning.grids import QUEUE_DEPTHS, Configuration, configurations, group_sizes
 from estream_lab.tuning.profile import Origin, Profile
 from estream_lab.tuning.service import fit
 
@@ -51,6 +52,26 @@ def simulated_profile(device: Device, workload: Workload) -> Profile:
             for layer, group, ns in run.executions
         ]),
     )  # fmt: skip
+
+
+def simulated_sweep(
+    device: Device, workload: Workload, *, told: Callable[[int], None] | None = None
+) -> tuple[dict[Configuration, float], dict[Configuration, int]]:
+    """Seconds and peak bytes of a request at every configuration of the grid, early, without noise.
+
+    Args:
+        told: of every configuration that was simulated, 1.
+
+    Raises:
+        EStreamError: as `simulate`.
+    """
+    seconds, peaks = {}, {}
+    for each in configurations(workload.model.experts):
+        found = simulate(device, workload, Settings(each.group_size, each.banks, each.queue_depth))
+        seconds[each], peaks[each] = found.seconds, found.peak_bytes
+        if told is not None:
+            told(1)
+    return seconds, peaks
 
 
 def with_noise(profile: Profile, seed: int) -> Profile:

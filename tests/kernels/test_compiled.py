@@ -31,7 +31,7 @@ from estream_lab.kernels.layout import projection_bytes
 from estream_lab.kernels.packed.scratch import ROW_BLOCK
 
 MODULES = (
-    *(f"host.{name}" for name in ("attention", "cache", "decode", "dense", "expert", "exponential")),
+    *(f"host.{name}" for name in ("attention", "cache", "dense", "expert", "exponential")),
     *(f"host.{name}" for name in ("finite", "norm", "tile")),
     *(f"packed.{name}" for name in ("expert", "lane", "scatter")),
     *(f"int8.{name}" for name in ("dense", "rows", "strip", "strip_q8")),

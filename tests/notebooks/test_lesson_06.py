@@ -56,11 +56,22 @@ def test_every_run_of_the_sweep_gives_the_logits_of_resident_experts(records: di
         assert records["logits_sha256"] == [engine.prefill(text[:128]).logits_sha256]
 
 
+def test_the_regret_here_is_of_a_swept_configuration_that_fits(records: dict[str, Any], store: Store) -> None:
+    """At every budget that some arena needs: what was chosen is one of those swept, against the fastest that fits."""
+    swept = [(banks * size * store.stride, seconds) for _, banks, size, seconds in records["swept"]]
+    arenas = sorted({arena for arena, _ in swept})
+    for curve in records["regret"]["measured"].values():
+        other = curve[0][0] - arenas[0]
+        assert [budget - other for budget, _ in curve] == arenas
+        for arena, (_, regret) in zip(arenas, curve, strict=True):
+            fitting = [seconds for need, seconds in swept if need <= arena]
+            assert any(1 + regret == pytest.approx(each / min(fitting), rel=1e-12) for each in fitting)
+
+
 def test_choices_fit_and_no_order_is_below_the_bound(records: dict[str, Any]) -> None:
     assert set(records["picks"]) == set(records["bound"]) == {PHONE, HERE}
     assert records["picks"][PHONE] == [4, 2, 4, "service times"]
     for bound, orders in records["bound"].values():
         assert set(orders) == {"offline", "descending work", "johnson"}
         assert bound <= min(orders.values())
-    assert all(regret >= 0 for curve in records["regret"]["measured"].values() for _, regret in curve)
     assert "T_pipe = 16" in records["explorers"][0] and "G=4 B=4 Q=2" in records["explorers"][1]

@@ -106,10 +106,8 @@ def test_what_cannot_be_calibrated_is_told(store: Store, tmp_path: Path) -> None
 
 MEMORY = """
 import sys
-import os
-import subprocess
-import sys
 from pathlib import Path
+
 import numpy as np
 from estream_lab.streaming import Store
 from estream_lab.tuning.calibrate import calibrate

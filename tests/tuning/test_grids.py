@@ -35,3 +35,7 @@ def test_every_configuration_fits_its_layer(experts: int) -> None:
     assert len(found) == len(set(found)) > 0
     for depth, banks, size in found:
         assert 1 <= depth <= banks and (banks - 1) * size < experts and size <= experts
+
+
+def test_a_configuration_is_told_by_its_letters() -> None:
+    assert Configuration(queue_depth=2, banks=3, group_size=8).told == "G=8 Q=2 B=3"

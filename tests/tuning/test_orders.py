@@ -11,6 +11,7 @@ from estream_lab.errors import EStreamError
 from estream_lab.routing import Routes
 from estream_lab.simulate import MODELS, Settings, Workload, load_device, simulate
 from estream_lab.simulate.workload import drawn_routes
+from estream_lab.tuning import orders as module
 from estream_lab.tuning.orders import halves, orders_of
 
 PHONE = load_device("phone")
@@ -67,9 +68,8 @@ def test_each_order_is_what_it_is_called() -> None:
 
 def test_a_last_group_that_is_not_full_stays_last() -> None:
     model = replace(MODEL, layers=1, experts=10)
-    loads = [1, 1, 1, 1, 5, 5, 5, 5, 9, 9]
-    found = orders_of(PHONE, model, counted([2 * each for each in loads]), "by hand")
-    assert {each.settings for each in found} <= {
-        Settings(4, banks, depth) for banks in (1, 2, 3) for depth in (1, 2)
-    } | {Settings(8, banks, depth) for banks in (1, 2) for depth in (1, 2)}
-    assert all(np.isfinite(list(each.seconds.values())).all() for each in found)
+    asked, four = Workload.of_routes(model, counted([1, 1, 1, 1, 5, 5, 5, 5, 19, 19]), "by hand"), Settings(4, 2, 1)
+    (descending,) = module._descending(asked, four)
+    assert descending.tolist() == [2, 1, 0]
+    (order,) = module._by_groups(asked, four, [descending])
+    assert order.tolist() == [4, 5, 6, 7, 0, 1, 2, 3, 8, 9]

@@ -9,13 +9,13 @@ from estream_lab.tuning import pairs
 from estream_lab.tuning.pairs import (
     DEVELOPMENT_SEEDS,
     FAMILIES,
-    GATE,
     REPORTED_SEEDS,
     TERMS,
     Case,
     Summary,
     case_of,
     drawn_cases,
+    gate,
     summaries,
     sweep_size,
 )
@@ -51,7 +51,7 @@ def test_the_finer_model_chooses_the_fastest_and_both_keep_every_budget(case: Ca
     assert [each.regret for each in shared] == [0, 0, 0]
     assert [each.feasible for each in shared] == [6, 13, 25]
     for each in (*literal, *shared):
-        assert each.peak_rss_bytes <= each.budget_bytes and 0 <= each.regret <= GATE
+        assert each.peak_rss_bytes <= each.budget_bytes and 0 <= each.regret <= gate()
     assert max(each.regret for each in literal) > 0.02  # a fourth bank, which the recurrence takes reads to be slow for
 
 
@@ -95,8 +95,8 @@ def test_a_summary_is_of_the_regrets(case: Case) -> None:
     (some, *_) = case.regrets("literal")
     regrets: list[Regret] = [
         replace(some, regret=value, peak_rss_bytes=some.budget_bytes + more)
-        for value, more in ((0.0, 0), (GATE, 1), (0.2, -1), (0.01, 0))
+        for value, more in ((0.0, 0), (gate(), 1), (0.2, -1), (0.01, 0))
     ]
-    expected = Summary("made up", True, "literal", 4, 1, 3, 3, (0.01 + GATE) / 2, 0.2)
+    expected = Summary("made up", True, "literal", 4, 1, 3, 3, (0.01 + gate()) / 2, 0.2)
     assert Summary.of("made up", True, regrets) == expected
     assert expected.to_json()["worst_regret"] == 0.2

@@ -71,7 +71,7 @@ def test_the_regret_is_that_of_the_choice_among_what_fits() -> None:
 
 
 def test_a_choice_that_was_not_measured_is_told() -> None:
-    with pytest.raises(EStreamError, match=r"Q=1 B=\d G=\d was chosen and not measured"):
+    with pytest.raises(EStreamError, match=r"G=\d Q=1 B=\d was chosen and isn't in the sweep"):
         regrets(made(), samples({each: [1.0] for each in configurations(8, (1, 8), (1,))}))
 
 

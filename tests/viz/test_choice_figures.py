@@ -7,14 +7,15 @@ import numpy as np
 import plotly.graph_objects as go
 
 from estream_lab.simulate import OwnTimes, ScheduledLayer
-from estream_lab.tuning.configure import peak_depth, select
+from estream_lab.tuning.configure import Selection, peak_depth, select
 from estream_lab.tuning.flow_shop import Distances
 from estream_lab.tuning.grids import Configuration, configurations
 from estream_lab.tuning.profile import Profile
+from estream_lab.tuning.regret import regret_curves
 from estream_lab.viz import figures
-from estream_lab.viz.figures.choices import choices
+from estream_lab.viz.figures.choices import choices_drawing
 from estream_lab.viz.figures.critical_path import BINDING_COLOURS, LOW, WORK, critical_paths
-from estream_lab.viz.figures.regret import regret_curves, regret_surface
+from estream_lab.viz.figures.regret import regret_surface
 from estream_lab.viz.figures.terms import terms_table
 from tests.tuning.profiles import RECORD, calibration, profile, routes
 
@@ -35,6 +36,19 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {"order_bars": lambda: figures.order
 
 def paths() -> go.Figure:
     return critical_paths({"two": A, "three": replace(A, banks=3)})
+
+
+def choices(selection: Selection, profile: Profile) -> go.Figure:
+    return go.Figure(choices_drawing(selection, profile))
+
+
+OF_THEIR_OWN: dict[str, tuple[Callable[[], go.Figure], str]] = {
+    "choices_drawing": (lambda: choices(select(PROFILE, BUDGET), PROFILE), "predicted from a measured profile"),
+    "critical_paths": (paths, "service times made up"),
+    "regret_surface": (lambda: regret_surface(PROFILE, SECONDS, CURVES), "predicted from a measured profile"),
+    "terms_table": (lambda: terms_table(A), "service times made up"),
+}
+"""Figures that know their origin themselves, and what they say of it."""
 
 
 def test_the_path_runs_without_a_gap_through_bars_of_full_colour() -> None:

@@ -74,6 +74,7 @@ DRAWN: dict[str, Callable[[], go.Figure]] = {
     **routing.DRAWN,
     **tiles.DRAWN,
 }
+ALL = {**DRAWN, **{name: draw for name, (draw, _) in choices.OF_THEIR_OWN.items()}}
 
 
 def test_every_figure_is_held_here() -> None:
@@ -81,15 +82,25 @@ def test_every_figure_is_held_here() -> None:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_a_figure_prints_its_origin_has_no_background_and_is_the_same_each_time(name: str) -> None:
-    figure = DRAWN[name]()
-    subtitle = figure.layout.title.subtitle.text
+def test_a_figure_prints_the_origin_that_it_is_given(name: str) -> None:
+    subtitle = DRAWN[name]().layout.title.subtitle.text
     assert "emulated · host lane · a &lt;fast> machine" in subtitle
     assert "reads limited to 20 MB/s (declared)" in subtitle
+
+
+@pytest.mark.parametrize("name", choices.OF_THEIR_OWN)
+def test_a_figure_that_knows_its_origin_prints_it(name: str) -> None:
+    draw, origin = choices.OF_THEIR_OWN[name]
+    assert origin in draw().layout.title.subtitle.text
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_figure_has_no_background_and_is_the_same_each_time(name: str) -> None:
+    figure = ALL[name]()
     layout = figure.layout.template.layout
     assert (layout.paper_bgcolor, layout.plot_bgcolor, layout.font.color) == (CLEAR, CLEAR, GREY)
     assert "sendChartToCloud" in layout.modebar.remove  # plotly.js 4 sends the data to its maker's server
-    assert figure.to_json() == DRAWN[name]().to_json()
+    assert figure.to_json() == ALL[name]().to_json()
     assert len(figure.to_json()) < 20_000
     json.dumps(figure.to_plotly_json(), default=lambda array: array.tolist())
 

@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 from estream_lab import __version__
-from estream_lab.cli.requests import TOKENS, profile_file
+from estream_lab.cli.requests import TOKENS, profile_file, simulated_on
 from estream_lab.cli.results import check_results
 from estream_lab.errors import EStreamError
 from estream_lab.routing import Routes, read_routes
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     for model, routes, origin in tqdm(_requests(options), unit="model", desc="orders", leave=False):
         rows += orders_of(device, model, routes, origin)
     told = {
-        "kind": f"simulated ({device.mark} profile, fitted to {device.scope})",
+        "kind": simulated_on(device),
         "version": __version__,
         "device": device.name,
         "rows": [each.to_json() for each in rows],
@@ -67,7 +67,8 @@ def table(found: dict[str, Any]) -> list[str]:
     """A row for each configuration, as Markdown; changes are those against experts by id."""
     lines = [
         f"{found['kind'][0].upper()}{found['kind'][1:]}. Popularity: in the tokens before those that are run. Work and "
-        "Johnson: groups by id, as a perfect forecast would order them. Bound: of these groups, any order, any banks.",
+        "Johnson: groups by id, as a perfect forecast would order them. Bound: of these groups in any order with a "
+        "bank for each, at this B's bank cost and this Q's bandwidth.",
         "",
         "| model | routes | budget | G, B, Q | by id | popularity | descending work | Johnson | bound |",
         "|---|---|---|---|---:|---:|---:|---:|---:|",

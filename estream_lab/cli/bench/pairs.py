@@ -8,19 +8,19 @@ from typing import Any
 from tqdm import tqdm
 
 from estream_lab import __version__
-from estream_lab.cli.requests import profile_file
+from estream_lab.cli.requests import profile_file, simulated_on
 from estream_lab.cli.results import check_results
 from estream_lab.simulate import Device, load_device
 from estream_lab.tuning.grids import Configuration
 from estream_lab.tuning.pairs import (
     DEVELOPMENT_SEEDS,
     FAMILIES,
-    GATE,
     REPORTED_SEEDS,
     TOKENS,
     Case,
     Summary,
     drawn_cases,
+    gate,
     summaries,
     sweep_size,
     twelve,
@@ -52,12 +52,12 @@ def run(options: argparse.Namespace) -> int:
     device, seeds = load_device(options.device), SEEDS[options.seeds]
     cases, found = measure(device, seeds)
     told = {
-        "kind": f"simulated ({device.mark} profile, fitted to {device.scope})",
+        "kind": simulated_on(device),
         "version": __version__,
         "device": device.name,
         "tokens": TOKENS,
         "configurations": sweep_size(),
-        "gate": GATE,
+        "gate": gate(),
         "seeds": [seeds[0], seeds[-1]] if seeds else [],
         "pairs": [pair for family, case in zip(FAMILIES, cases, strict=True) for pair in pairs_of(family, case)],
         "summaries": [each.to_json() for each in found],

@@ -4,6 +4,7 @@ from typing import Any
 
 from estream_lab.bench.load import LARGEST
 from estream_lab.tuning.gates import MEDIAN_ABOVE_FLOOR, WORST
+from estream_lab.tuning.grids import Configuration
 
 
 def table(found: dict[str, Any]) -> str:
@@ -34,10 +35,11 @@ def _heading(trial: dict[str, Any]) -> str:
 
 
 def _choice(regret: dict[str, Any]) -> str:
+    chosen, fastest = (Configuration(**regret[name]).told for name in ("chosen", "fastest"))
     return (
         f"{regret['model']:7s} {regret['budget']:6s} {regret['budget_bytes'] / 2**20:8.1f} MiB, "
-        f"{regret['feasible']:3d} fit: chosen {_configuration(regret['chosen'])} {regret['chosen_seconds']:.4f} s, "
-        f"fastest {_configuration(regret['fastest'])} {regret['fastest_seconds']:.4f} s, regret "
+        f"{regret['feasible']:3d} fit: chosen {chosen} {regret['chosen_seconds']:.4f} s, "
+        f"fastest {fastest} {regret['fastest_seconds']:.4f} s, regret "
         f"{100 * regret['regret']:.1f} %, noise floor {100 * regret['noise_floor']:.1f} %"
     )
 
@@ -52,7 +54,7 @@ def _why(miss: dict[str, Any]) -> str:
 def _account(each: dict[str, Any]) -> str:
     parts = ", ".join(f"{part['name']} {part['predicted']:.4f}/{part['traced']:.4f}" for part in each["parts"])
     return (
-        f"    {_configuration(each['configuration'])} predicted {each['predicted_seconds']:.4f} s, traced "
+        f"    {Configuration(**each['configuration']).told} predicted {each['predicted_seconds']:.4f} s, traced "
         f"{each['traced_seconds']:.4f}; {parts}: furthest off with {each['furthest']}"
     )
 
@@ -65,7 +67,3 @@ def _verdict(each: dict[str, Any]) -> str:
         f"{100 * each['median']:.1f} %, {told[each['median_within']]} the noise floor's {floor}; worst "
         f"{100 * each['worst']:.1f} %, {told[each['worst_within']]} {100 * WORST:.0f} %"
     )
-
-
-def _configuration(each: dict[str, int]) -> str:
-    return f"G={each['group_size']} Q={each['queue_depth']} B={each['banks']}"

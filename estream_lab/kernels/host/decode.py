@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from llvmlite import ir
 
 from estream_lab.kernels.apart import emitted
-from estream_lab.kernels.compiled import compiled
 from estream_lab.kernels.features import features
-from estream_lab.kernels.host.vector_ir import COLUMNS, LANES, float_of_bits
+from estream_lab.kernels.host.vector_ir import COLUMNS, LANES
 from estream_lab.kernels.layout import BLOCK_BYTES, NIBBLE_BYTES
 from estream_lab.kernels.vectors import (
     F32,
@@ -26,22 +24,6 @@ from estream_lab.kernels.vectors import (
 
 _AHEAD = 8
 _NATIVE_HALF = not features().isdisjoint({"f16c", "avx512f"})
-_SMALLEST_NORMAL = np.float32(2.0**-14)
-
-
-@compiled
-def float_of_half(bits: np.uint32) -> np.float32:
-    """The float32 that equals the fp16 number with these bits (uint32), which is finite.
-
-    Only normal fp32 numbers are touched on the way, so that a process that flushes subnormals gets the same.
-    """
-    magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
-    if magnitude < np.uint32(0x0400 << 13):
-        # A subnormal m * 2^-24: (1 + m * 2^-10) * 2^-14 less 2^-14.
-        value = float_of_bits(magnitude + np.uint32(113 << 23)) - _SMALLEST_NORMAL
-    else:
-        value = float_of_bits(magnitude + np.uint32(112 << 23))
-    return -value if bits & np.uint32(0x8000) else value
 
 
 def _decode_blocks(builder: ir.IRBuilder, w: ir.Value, blocks: ir.Value, panel: ir.Value) -> None:

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from estream_lab.kernels.arrays import F32, I64, U8
 from estream_lab.kernels.compiled import compiled
-from estream_lab.kernels.host.decode import float_of_half
 from estream_lab.kernels.host.threads import run_workers, threads
-from estream_lab.kernels.host.vector_ir import COLUMNS, take_share
+from estream_lab.kernels.host.vector_ir import COLUMNS, float_of_bits, take_share
 from estream_lab.kernels.int8.q8 import WEIGHT_BYTES
 from estream_lab.kernels.layout import NIBBLE_BYTES
 
 _IDS = 16  # that are picked as one share
+_SMALLEST_NORMAL = np.float32(2.0**-14)
 
 
 def pick_rows(blocks: U8, ids: NDArray[np.integer], nibbles: bool, out: F32) -> None:
@@ -54,3 +54,18 @@ def _pick_rows(blocks: U8, ids: I64, nibbles: bool, out: F32, counter: int, shar
                         else:
                             out[t, left + 4 * quad + i] = np.float32(np.int8(octet)) * scale
         share = take_share(counter)
+
+
+@compiled
+def float_of_half(bits: np.uint32) -> np.float32:
+    """The float32 that equals the fp16 number with these bits (uint32), which is finite.
+
+    Only normal fp32 numbers are touched on the way, so that a process that flushes subnormals gets the same.
+    """
+    magnitude = (bits & np.uint32(0x7FFF)) << np.uint32(13)
+    if magnitude < np.uint32(0x0400 << 13):
+        # A subnormal m * 2^-24: (1 + m * 2^-10) * 2^-14 less 2^-14.
+        value: np.float32 = float_of_bits(magnitude + np.uint32(113 << 23)) - _SMALLEST_NORMAL
+    else:
+        value = float_of_bits(magnitude + np.uint32(112 << 23))
+    return -value if bits & np.uint32(0x8000) else value

@@ -8,19 +8,17 @@ from statistics import median
 
 from estream_lab.simulate.device import Device
 from estream_lab.simulate.models import MODELS
-from estream_lab.simulate.soc import Settings, other_bytes, simulate
+from estream_lab.simulate.soc import other_bytes
 from estream_lab.simulate.workload import Workload
 from estream_lab.tuning.devices import device_candidates, device_depth
-from estream_lab.tuning.grids import Configuration, configurations
+from estream_lab.tuning.grids import Configuration
 from estream_lab.tuning.maxplus import best
+from estream_lab.tuning.pairs import FAMILIES, TOKENS
 from estream_lab.tuning.paper.marks import FITTED, SIMULATED, Mark, published_mark, simulated_kind
-from estream_lab.tuning.regret import Budget, budgets
+from estream_lab.tuning.regret import Budget, budgets, fastest_of
+from estream_lab.tuning.simulated import simulated_sweep
 
-TOKENS = 1024
-MODEL_NAMES = ("lfm2", "olmoe", "deepseek", "qwen3")
-"""Of the paper's sweeps; 25 configurations of the first, 53 of each of the others."""
-
-FULL, FAST = MODEL_NAMES, MODEL_NAMES[:2]
+FULL, FAST = FAMILIES, FAMILIES[:2]
 LATENCY, MEMORY, REGRET, SEARCH = "latency", "peak memory", "regret", "gain of searching G"
 DEEPER = "gain of the second queue place"
 FIXED_GROUP = 8
@@ -82,11 +80,11 @@ def sweep_device(device: Device, names: Sequence[str]) -> dict[str, Swept]:
 
 
 def _swept(device: Device, workload: Workload) -> Swept:
-    model = workload.model
-    points = {}
-    for each in configurations(model.experts):
-        run = simulate(device, workload, Settings(each.group_size, each.banks, each.queue_depth))
-        points[each] = Point(each, run.seconds, run.peak_bytes, simulated_kind(device, workload, each.group_size))
+    model, (seconds, peaks) = workload.model, simulated_sweep(device, workload)
+    points = {
+        each: Point(each, seconds[each], peaks[each], simulated_kind(device, workload, each.group_size))
+        for each in seconds
+    }
     asked = budgets(tuple(points), model.expert_bytes, other_bytes(device, workload))
     return Swept(
         model.title, tuple(points.values()), tuple(_choice(device, workload, points, budget) for budget in asked)
@@ -96,13 +94,14 @@ def _swept(device: Device, workload: Workload) -> Swept:
 def _choice(device: Device, workload: Workload, points: Mapping[Configuration, Point], budget: Budget) -> Choice:
     picked = best(device_candidates(device, workload, budget.bytes), device_depth(device))
     chosen = points[Configuration(picked.queue_depth, picked.banks, picked.group_size)]
-    fitting = [points[each] for each in budget.feasible]
-    fixed = [point for point in fitting if point.configuration.group_size == FIXED_GROUP]
-    return Choice(budget, chosen, _fastest(fitting), _fastest(fixed) if fixed else None)
-
-
-def _fastest(points: Sequence[Point]) -> Point:
-    return min(points, key=lambda point: (point.seconds, point.peak_bytes))
+    seconds = {each: point.seconds for each, point in points.items()}
+    fixed = [each for each in budget.feasible if each.group_size == FIXED_GROUP]
+    return Choice(
+        budget,
+        chosen,
+        fastest=points[fastest_of(seconds, budget.feasible)],
+        fastest_of_fixed_group=points[fastest_of(seconds, fixed)] if fixed else None,
+    )
 
 
 def marks(swept: Mapping[str, Swept]) -> list[Mark]:
@@ -110,7 +109,7 @@ def marks(swept: Mapping[str, Swept]) -> list[Mark]:
     found = []
     for name, sweep in swept.items():
         for point in sweep.points:
-            of = f"{sweep.title}, {told(point.configuration)}"
+            of = f"{sweep.title}, {point.configuration.told}"
             found.append(Mark(of, LATENCY, point.seconds, "s", point.kind))
             found.append(Mark(of, MEMORY, point.peak_bytes, "bytes", point.kind))
         for choice in sweep.choices:
@@ -125,18 +124,18 @@ def _olmoe_marks(sweep: Swept) -> list[Mark]:
     lone, two = (sweep.at(Configuration(depth, 3, FIXED_GROUP)) for depth in (1, 2))
     of = f"{sweep.title}, G={FIXED_GROUP} B=3"
     return [
-        *(published_mark(id, f"{sweep.title}, {told(each)}", LATENCY) for id, each in PUBLISHED_POINTS.items()),
+        *(published_mark(id, f"{sweep.title}, {each.told}", LATENCY) for id, each in PUBLISHED_POINTS.items()),
         Mark(of, DEEPER, 100 * (1 - two.seconds / lone.seconds), "%", two.kind),
         published_mark("olmoe_q1_to_q2", of, DEEPER),
     ]
 
 
 def _choice_marks(name: str, title: str, choice: Choice) -> list[Mark]:
-    of, note = f"{title}, {choice.budget.name} budget", told(choice.chosen.configuration)
+    of, note = f"{title}, {choice.budget.name} budget", choice.chosen.configuration.told
     found = [Mark(of, REGRET, 100 * choice.regret, "%", choice.chosen.kind, note)]
     if (fixed := choice.fastest_of_fixed_group) is not None:
         gain = 100 * (1 - choice.fastest.seconds / fixed.seconds)
-        found.append(Mark(of, SEARCH, gain, "%", choice.fastest.kind, told(choice.fastest.configuration)))
+        found.append(Mark(of, SEARCH, gain, "%", choice.fastest.kind, choice.fastest.configuration.told))
     if (id := PUBLISHED_SEARCHES.get((name, choice.budget.name))) is not None:
         found.append(published_mark(id, of, SEARCH))
     return found
@@ -165,9 +164,3 @@ def summary(swept: Mapping[str, Swept]) -> list[Mark]:
         published_mark("regret_median", paper, "median regret"),
         published_mark("regret_worst", paper, "worst regret"),
     ]
-
-
-def told(configuration: Configuration) -> str:
-    """A configuration in words."""
-    depth, banks, size = configuration
-    return f"G={size} Q={depth} B={banks}"

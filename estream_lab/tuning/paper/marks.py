@@ -19,7 +19,7 @@ KINDS = {
     MEASURED: "by a run on this computer",
     FITTED: "simulated by a device profile where it was fitted: no evidence",
     SIMULATED: "by a device profile where nothing was fitted: held out",
-    COMPUTED: "follows from the models' published sizes, or from published values",
+    COMPUTED: "follows from the models' published sizes, or from published values, and from nothing else",
 }
 """How a value came about, and what that means."""
 

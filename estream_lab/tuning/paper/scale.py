@@ -15,7 +15,7 @@ from estream_lab.simulate.soc import other_bytes
 from estream_lab.simulate.workload import Workload
 from estream_lab.tuning.paper.lengths import FAST as FAST_LENGTHS
 from estream_lab.tuning.paper.lengths import Run, Size, published_seconds
-from estream_lab.tuning.paper.marks import COMPUTED, Mark, published_mark, simulated_kind
+from estream_lab.tuning.paper.marks import COMPUTED, SIMULATED, Mark, published_mark, simulated_kind
 
 TOKENS = (1024, 4096)
 FULL, FAST = Size(tuple(MODELS), TOKENS), FAST_LENGTHS
@@ -29,17 +29,18 @@ MEMORY_RANGES = {"qwen3": "qwen3_memory", "mixtral": "mixtral_memory"}
 
 
 def size_marks(names: Sequence[str], device: Device) -> list[Mark]:
-    """W_e with its padding, all experts, and the other weights, in bytes; they follow from published configurations.
+    """W_e with its padding, all experts, and the other weights, in bytes.
 
-    What a dense weight takes in memory is the device profile's.
+    The first two follow from published configurations; what a dense weight takes in memory is the device profile's.
     """
     found = []
     for name in names:
         model = MODELS[name]
         dense = round(model.non_expert_weights * device["dense_weight"])
         found += [
-            Mark(model.title, quantity, size, "bytes", COMPUTED)
-            for quantity, size in ((RECORD, model.expert_bytes), (EXPERTS, expert_bytes(model)), (DENSE, dense))
+            Mark(model.title, RECORD, model.expert_bytes, "bytes", COMPUTED),
+            Mark(model.title, EXPERTS, expert_bytes(model), "bytes", COMPUTED),
+            Mark(model.title, DENSE, dense, "bytes", SIMULATED, "as wide as the profile assumes"),
         ]
     return found
 
@@ -62,17 +63,16 @@ def other_marks(device: Device) -> list[Mark]:
     model, tokens = MODELS["olmoe"], 1024
     share = published()["olmoe_b8_memory"].value
     of, workload = f"{model.title}, {tokens} tokens", Workload.synthetic(model, tokens)
-    parts = {
-        DENSE: model.non_expert_weights * device["dense_weight"],
-        "keys and values": model.kv_bytes * tokens,
-        "runtime": device["runtime_memory"],
-    }
+    profiled = simulated_kind(device, workload, GROUP_SIZE)
+    parts = (
+        (DENSE, model.non_expert_weights * device["dense_weight"], profiled),
+        ("keys and values", model.kv_bytes * tokens, COMPUTED),
+        ("runtime", device["runtime_memory"], profiled),
+    )
     return [
         Mark(of, OTHER, implied_other_bytes(), "bytes", COMPUTED, f"from {share:g} % more memory"),
-        Mark(
-            of, OTHER, other_bytes(device, workload), "bytes", simulated_kind(device, workload, GROUP_SIZE), "profile"
-        ),
-        *(Mark(of, part, size, "bytes", COMPUTED, "part of M_other") for part, size in parts.items()),
+        Mark(of, OTHER, other_bytes(device, workload), "bytes", profiled, "profile"),
+        *(Mark(of, part, size, "bytes", kind, "part of M_other") for part, size, kind in parts),
     ]
 
 
@@ -97,7 +97,8 @@ def memory_marks(runs: Sequence[Run]) -> list[Mark]:
 
 def read_marks(runs: Sequence[Run]) -> list[Mark]:
     """The bytes of all groups with routes at the device's highest bandwidth, in seconds: no schedule is faster unless
-    experts stay in memory. Beside it the simulated and the published time, and the latter in floors."""
+    experts stay in memory. Beside it the simulated and the published time, and the latter in floors, which is of the
+    profile as they are."""
     found = []
     for run in runs:
         simulation = run.simulation
@@ -105,7 +106,7 @@ def read_marks(runs: Sequence[Run]) -> list[Mark]:
         found.append(Mark(run.of, FLOOR, floor, "s", run.kind, run.configuration))
         found.append(Mark(run.of, TIME, simulation.seconds, "s", run.kind, run.configuration))
         for theirs in published_seconds(run):
-            found += [theirs, Mark(run.of, RATIO, theirs.value / floor, "times", COMPUTED)]
+            found += [theirs, Mark(run.of, RATIO, theirs.value / floor, "times", run.kind)]
     return found
 
 

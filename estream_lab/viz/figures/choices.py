@@ -5,7 +5,6 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from estream_lab.trace import Provenance
@@ -19,11 +18,6 @@ OVER = "rgba(128,128,128,0.78)"
 STAR = COLOURS["wait"]
 MIB = 2**20
 LEFT = 70
-
-
-def choices(selection: Selection, profile: Profile) -> go.Figure:
-    """`choices_drawing` as a figure."""
-    return go.Figure(choices_drawing(selection, profile))
 
 
 def choices_drawing(selection: Selection, profile: Profile) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from estream_lab.trace import Provenance
-from estream_lab.tuning.paper.configurations import LATENCY, Swept, told
+from estream_lab.tuning.paper.configurations import LATENCY, Swept
 from estream_lab.tuning.paper.marks import KINDS, NOTED, PUBLISHED, Mark
 from estream_lab.viz.figures.kinds import KIND_COLOURS, SYMBOLS, hover
 from estream_lab.viz.figures.theme import GREY, PANEL_TITLE, SEQUENCE, dress, provenance_line
@@ -65,7 +65,7 @@ def _curves(swept: Swept, legend: bool) -> list[go.Scatter]:
                     legendgroup=f"{rank} {depth}",
                     showlegend=legend,
                     hovertemplate=[
-                        f"<b>{told(point.configuration)}</b><br>%{{y:.3f}} s, %{{x:.2f}} GiB<br>{point.kind}: "
+                        f"<b>{point.configuration.told}</b><br>%{{y:.3f}} s, %{{x:.2f}} GiB<br>{point.kind}: "
                         f"{KINDS[point.kind]}<extra></extra>"
                         for point in points
                     ],
@@ -84,8 +84,8 @@ def _choices(swept: Swept, legend: bool) -> go.Scatter:
         legendgroup="chosen",
         showlegend=legend,
         hovertemplate=[
-            f"<b>{choice.budget.name} budget</b>: {told(choice.chosen.configuration)}<br>%{{y:.3f}} s, "
-            f"{100 * choice.regret:.2f} % slower than the fastest that fits, {told(choice.fastest.configuration)}"
+            f"<b>{choice.budget.name} budget</b>: {choice.chosen.configuration.told}<br>%{{y:.3f}} s, "
+            f"{100 * choice.regret:.2f} % slower than the fastest that fits, {choice.fastest.configuration.told}"
             "<extra></extra>"
             for choice in swept.choices
         ],
@@ -94,7 +94,7 @@ def _choices(swept: Swept, legend: bool) -> go.Scatter:
 
 def _published(swept: Swept, marks: Sequence[Mark]) -> list[go.Scatter]:
     """Latencies that others have of the same configurations; a trace for each kind."""
-    memory = {f"{swept.title}, {told(point.configuration)}": point.peak_bytes for point in swept.points}
+    memory = {f"{swept.title}, {point.configuration.told}": point.peak_bytes for point in swept.points}
     theirs = [mark for mark in marks if mark.quantity == LATENCY and mark.of in memory]
     found = []
     for kind in (PUBLISHED, NOTED):

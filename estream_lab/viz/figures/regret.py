@@ -9,9 +9,8 @@ from plotly.subplots import make_subplots
 
 from estream_lab.tuning.configure import peak_depth, select
 from estream_lab.tuning.grids import Configuration
-from estream_lab.tuning.models import MODELS
 from estream_lab.tuning.profile import Profile
-from estream_lab.tuning.regret import Budget, budgets, every_budget, regret_at
+from estream_lab.tuning.regret import Budget, budgets
 from estream_lab.viz.figures.choices import COLOURSCALE, HEAT_ROW, MIB, provenance, simulated
 from estream_lab.viz.figures.theme import COLOURS, FAINT, PANEL_TITLE, dress, provenance_line
 
@@ -21,30 +20,12 @@ MOST = 50.0  # per cent above the best, where the colours end
 LINES = {"literal": (COLOURS["expert"], "solid"), "shared": (COLOURS["storage"], "dash")}
 
 
-def regret_curves(
-    profile: Profile, seconds: Mapping[Configuration, float], peak_bytes: Mapping[Configuration, int]
-) -> dict[str, list[tuple[int, float]]]:
-    """By model, (M_max in bytes, regret) at every budget that makes a difference.
-
-    Args:
-        profile: that is chosen by. seconds, peak_bytes: of a sweep.
-
-    Raises:
-        EStreamError: a choice that wasn't swept.
-    """
-    every = every_budget(tuple(seconds), profile.slot_bytes, profile.other_bytes)
-    return {
-        model: [(each.bytes, regret_at(each, profile, seconds, peak_bytes, model).regret) for each in every]
-        for model in MODELS
-    }
-
-
 def regret_surface(
     profile: Profile, seconds: Mapping[Configuration, float], curves: Mapping[str, Sequence[tuple[int, float]]]
 ) -> go.Figure:
     """Above, per cent over the best of all at Q0: predicted by the literal recurrence, and swept. Below, regret.
 
-    Beside the curves (`regret_curves`) stand the three budgets that are fixed beforehand.
+    Beside the curves (`tuning.regret.regret_curves`) stand the three budgets that are fixed beforehand.
     """
     three = budgets(tuple(seconds), profile.slot_bytes, profile.other_bytes)
     swept = "simulated" if simulated(profile) else "measured"

@@ -56,7 +56,7 @@ def test_marks_are_of_every_point_and_choice(swept: dict[str, Swept]) -> None:
     assert counts == {LATENCY: 53 + 25 + 3, MEMORY: 53 + 25, REGRET: 6, SEARCH: 6, DEEPER: 2}
     chosen = swept["olmoe"].choices[0].chosen.configuration
     regret = next(mark for mark in found if mark.quantity == REGRET)
-    assert (regret.of, regret.note) == ("OLMoE-1B-7B, low budget", paper.told(chosen))
+    assert (regret.of, regret.note) == ("OLMoE-1B-7B, low budget", chosen.told)
     beside = paper.beside_published(found)
     assert {mark.of for mark in beside} == {
         "OLMoE-1B-7B, G=8 Q=2 B=2", "OLMoE-1B-7B, G=8 Q=2 B=3", "OLMoE-1B-7B, G=8 Q=2 B=8", "OLMoE-1B-7B, G=8 B=3",

@@ -49,7 +49,8 @@ class Run:
         """Of marks: fitted at the profile's model and length with any G, since what is published of it is what the
         profile was fitted to; held out everywhere else."""
         found, to = self.simulation, self.simulation.device.fitted_to
-        return simulated_kind(found.device, found.workload, found.settings.group_size if to is None else to.group_size)
+        fitted_size = None if to is None else to.group_size
+        return simulated_kind(found.device, found.workload, fitted_size or found.settings.group_size)
 
     @property
     def configuration(self) -> str:

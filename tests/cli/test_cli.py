@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,25 +22,14 @@ from estream_lab.routing import read_routes
 from tests.stores import SPEC, synthetic_store
 from tests.streaming.test_pack import write_checkpoint
 
+from .conftest import Run
+
 TOKENS = "1,2,3,4,5,6,7,8"
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(synthetic_store(tmp_path_factory.mktemp("cli")))
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def estream(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 def test_prefill_prints_schedule_lane_arena_and_active_experts(estream: Run, store: str) -> None:

@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from estream_lab.cli import main
 from estream_lab.cli.compare import RIVAL_OPTIONS
 from estream_lab.experts.order import ExpertOrder
 from estream_lab.machine import processor
@@ -19,18 +17,9 @@ from estream_lab.streaming import Store
 from estream_lab.streaming.pack import pack_synthetic
 from tests.stores import SPEC
 
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
+
 SHORT = ("--tokens", "64", "--memory-budget", "1GiB")
-
-
-@pytest.fixture
-def estream(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 def compared(estream: Run, *arguments: str) -> dict[str, Any]:

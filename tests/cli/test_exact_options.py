@@ -19,9 +19,10 @@ from estream_lab.streaming.pack import pack_synthetic
 from estream_lab.streaming.store import manifest_checksum
 from tests.stores import SPEC, synthetic_store
 
+from .conftest import Run
+
 GIVEN = ("--tokens", "1,2,3,4,5,6,7,8", "--executor", "exact")
 LEAST = least_vtcm(SPEC.hidden, SPEC.ffn)
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")

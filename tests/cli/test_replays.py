@@ -1,7 +1,6 @@
 """estream simulate --replay: a measured trace goes out and comes back, and the distance is told."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from estream_lab.simulate import both_replays
 from estream_lab.trace import Trace
 from tests.stores import synthetic_store
 
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
 
 
 @pytest.fixture(scope="module")
@@ -21,16 +20,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["prefill", str(synthetic_store(folder)), "--tokens", "1 2 3 4 5 6 7 8", "--group-size", "2"]
     assert main([*command, "--banks", "2", "--read-bandwidth", "4MB/s", "--trace", str(path)]) == 0
     return path
-
-
-@pytest.fixture
-def estream(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 def test_a_recorded_request_is_replayed_and_the_distance_told(estream: Run, recorded: Path, tmp_path: Path) -> None:

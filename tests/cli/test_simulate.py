@@ -1,31 +1,20 @@
 """estream simulate: a table that says how sure it is, the same as JSON, and one sentence for every error."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from estream_lab.cli import main
 from estream_lab.routing import Routes, synthetic_routes, write_routes
 from estream_lab.simulate.device import FOLDER
 from estream_lab.streaming import Store
 from tests.stores import SPEC, synthetic_store
 
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
+
 SHORT = ("--tokens", "32")
-
-
-@pytest.fixture
-def estream(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 def simulated(estream: Run, *arguments: str) -> dict[str, object]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numba import njit
 from numba.core.runtime import _nrt_python, rtsys
+from numpy.typing import NDArray
 
 from estream_lab.engine import PrefillEngine
 from estream_lab.experts.graph import ExpertGraph
@@ -25,7 +26,8 @@ SHORT, LONG = 1024, 8192
 # What one layer takes whatever the prompt: Python's objects, which are spans (kept), views of arrays, and the moves of
 # the pipeline. It is about 24 KB; one number a token of the long prompt would have 32 KB more.
 BOUND = 48 << 10
-DIFFERENCE = 14 << 10  # the moves come in another order each time, which makes up to 8 KB; a number a token 28 KB
+DIFFERENCE = 14 << 10  # a number a token makes 28 KB
+REQUESTS = 3  # the moves come in another order each time, which makes 8 KB and seldom more
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,26 @@ def count_arrays(patch: pytest.MonkeyPatch) -> list[int]:
 
 
 def watch(store: Path, tokens: int, plant: Callable[[int], Any] | None = None, **options: Any) -> Loop:
-    """The second request's layer loop; ``plant`` is called with the number of tokens in each layer."""
+    """The layer loop of some later requests: the one that took least, for what a prompt needs is in all of them.
+
+    ``plant`` is called with the number of tokens in each layer.
+    """
+    ids = np.arange(tokens, dtype=np.int32) % SPEC.vocab
+    with PrefillEngine.open(store, group_size=4, **options) as engine:
+        engine.prefill(ids)
+        _nrt_python.memsys_enable_stats()
+        tracemalloc.start()
+        try:
+            engine.prefill(ids)
+            loops = [watched(engine, ids, plant) for _ in range(REQUESTS)]
+        finally:
+            tracemalloc.stop()
+            _nrt_python.memsys_disable_stats()
+    return min(loops, key=lambda loop: max(loop.peaks))
+
+
+def watched(engine: PrefillEngine, ids: NDArray[np.int32], plant: Callable[[int], Any] | None) -> Loop:
+    """The layer loop of one request."""
     loop = Loop()
     real_begin, real_norm, real_attend = StreamingLane.begin, Decoder.norm, Decoder.attend
 
@@ -103,7 +124,7 @@ def watch(store: Path, tokens: int, plant: Callable[[int], Any] | None = None, *
 
     def attend(*arguments: Any) -> None:
         if plant is not None:
-            plant(tokens)
+            plant(len(ids))
         real_attend(*arguments)
 
     def norm(*arguments: Any) -> Any:  # the first thing after the last layer
@@ -111,22 +132,13 @@ def watch(store: Path, tokens: int, plant: Callable[[int], Any] | None = None, *
         loop.mark()
         return real_norm(*arguments)
 
-    ids = np.arange(tokens, dtype=np.int32) % SPEC.vocab
-    with PrefillEngine.open(store, group_size=4, **options) as engine, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamingLane, "begin", begin)
+        patch.setattr(Decoder, "attend", attend)
+        patch.setattr(Decoder, "norm", norm)
+        entered = count_arrays(patch)
+        before = rtsys.get_allocation_stats().alloc
         engine.prefill(ids)
-        _nrt_python.memsys_enable_stats()
-        tracemalloc.start()
-        try:
-            engine.prefill(ids)
-            patch.setattr(StreamingLane, "begin", begin)
-            patch.setattr(Decoder, "attend", attend)
-            patch.setattr(Decoder, "norm", norm)
-            entered = count_arrays(patch)
-            before = rtsys.get_allocation_stats().alloc
-            engine.prefill(ids)
-        finally:
-            tracemalloc.stop()
-            _nrt_python.memsys_disable_stats()
     assert len(loop.peaks) == SPEC.layers and sum(entered) > 100
     return loop
 

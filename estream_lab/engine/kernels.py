@@ -111,13 +111,13 @@ def load_kernels(executor: Executor, kinds: frozenset[str], shown: bool) -> None
         disable=not shown,
     ) as bar:
         compiling = partial(bar.set_description, "compiling kernels, once on this computer", refresh=False)
-        with event.install_listener("numba:compile", OnStart(compiling)):
+        with event.install_listener("numba:compile", _OnStart(compiling)):
             for step in steps:
                 step()
                 bar.update()
 
 
-class OnStart(event.Listener):  # type: ignore[misc]  # numba has no types
+class _OnStart(event.Listener):  # type: ignore[misc]  # numba has no types
     """Calls ``act`` whenever numba starts to do what it is installed for."""
 
     def __init__(self, act: Callable[[], object]) -> None:

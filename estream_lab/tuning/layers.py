@@ -20,7 +20,14 @@ def sum_layers(
     on_demand: bool,
     times: NDArray[np.float64],
 ) -> None:
-    """Add to times[b - 1] what every layer takes with b banks. ``waits``: no read starts before T^ne.
+    """Add to times[b - 1] what every layer takes with b banks (paper, section 6).
+
+    Args:
+        offsets: (layers + 1,), where each layer's groups begin. The other arrays are those of `maxplus.LayerGrid`:
+        reads: (depths, groups) in ns. runs: (groups,) in ns. routed: (groups,). non_expert: (layers,) in ns.
+        queue_depth: the most reads under way; with fewer banks than that, as many as there are banks.
+        waits: no read starts before T^ne. on_demand: nor before the execution of the group before has ended.
+        times: (banks,) in ns, to add to.
 
     All numbers of banks advance group by group: each is a chain of additions that wait for each other, and so a
     processor has several of them under way.

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from estream_lab.simulate.rivals import Outcome
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.theme import PANEL_TITLE, SEQUENCE, dress, provenance_line
+from estream_lab.viz.figures.theme import PANEL_TITLE, SEQUENCE, dress, provenance_line, two_panels
 
 Curve = Mapping[float, Outcome]
 """Quantile p → what came of it."""
@@ -15,15 +14,7 @@ Curve = Mapping[float, Outcome]
 
 def tier_curves(calibrations: Mapping[str, Curve], provenance: Provenance) -> go.Figure:
     """Routes and saliency dropped, and rows computed per kept route, against p, for each labelled calibration."""
-    figure = make_subplots(
-        rows=1,
-        cols=2,
-        subplot_titles=["dropped, % (dotted: of |α| · ‖x‖)", "rows computed per kept route"],
-        horizontal_spacing=0.1,
-    )
-    figure.update_annotations(xanchor="left", font_size=13)
-    for annotation, x in zip(figure.layout.annotations, (0, 0.55), strict=True):
-        annotation.x = x
+    figure = two_panels("dropped, % (dotted: of |α| · ‖x‖)", "rows computed per kept route")
     for number, (label, curve) in enumerate(calibrations.items()):
         found = list(curve.values())
         sides = (

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from estream_lab.routing import Routes, skew
 from estream_lab.trace import Provenance
-from estream_lab.viz.figures.theme import GREY, PANEL_TITLE, SEQUENCE, dress, provenance_line
+from estream_lab.viz.figures.theme import GREY, PANEL_TITLE, SEQUENCE, dress, provenance_line, two_panels
 
 
 def skew_bars(inputs: Mapping[str, Mapping[int, Routes]], experts: int, provenance: Provenance) -> go.Figure:
@@ -15,15 +14,7 @@ def skew_bars(inputs: Mapping[str, Mapping[int, Routes]], experts: int, provenan
 
     Effective experts: exp of the entropy of the experts' shares (`routing.skew`), E where all are used alike.
     """
-    figure = make_subplots(
-        rows=1,
-        cols=2,
-        subplot_titles=["effective experts", "share of the busiest expert, %"],
-        horizontal_spacing=0.1,
-    )
-    figure.update_annotations(xanchor="left", font_size=13)
-    for annotation, x in zip(figure.layout.annotations, (0, 0.55), strict=True):
-        annotation.x = x
+    figure = two_panels("effective experts", "share of the busiest expert, %")
     for number, (label, layers) in enumerate(inputs.items()):
         names = [f"layer {layer}" for layer in sorted(layers)]
         found = [skew(layers[layer], experts) for layer in sorted(layers)]

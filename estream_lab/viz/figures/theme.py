@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from estream_lab.trace import Provenance, Trace
 
@@ -160,6 +161,15 @@ def dressing(title: str, subtitle: str, height: int, room: int = 0, legend: bool
         "height": height + top + bottom,
         "margin": {"t": top, "b": bottom},
     }
+
+
+def two_panels(left: str, right: str) -> go.Figure:
+    """Two panels side by side, each with its title above its left edge."""
+    figure = make_subplots(rows=1, cols=2, subplot_titles=[left, right], horizontal_spacing=0.1)
+    figure.update_annotations(xanchor="left", font_size=13)
+    for annotation, x in zip(figure.layout.annotations, (0, 0.55), strict=True):
+        annotation.x = x
+    return figure
 
 
 def head_px(subtitle: str) -> int:
